@@ -79,6 +79,7 @@ OF_A_SCALE: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "cleaning-latency": cleaning_cases.cleaning_latency,
     "group-start": group_start_cases.group_start,
     "replication-produce": replication_cases.produce,
+    "replication-partitions": replication_cases.partitions,
     "replication-rejoin": replication_cases.rejoin,
     "replication-failover": replication_cases.failover,
     "replication-metadata": replication_cases.metadata,

@@ -106,7 +106,7 @@ class Conversation:
             raise BrokerRefused(f"creating {topic} failed with error {created.error_code} ({created.error_message})")
         deadline = time.monotonic() + TOPIC_EXISTS_SOON_S
         while time.monotonic() < deadline:
-            if self._offset_answers(topic, partitions) is not None:
+            if self.leads_all(topic, partitions):
                 return
             time.sleep(partitions * 20e-6)  # to ask about ten thousand is work too
         raise BrokerRefused(f"{topic} has no leaders after {TOPIC_EXISTS_SOON_S} s")
@@ -143,6 +143,10 @@ class Conversation:
         (deleted,) = self.ask(asked, DeleteTopicsResponse).responses
         if deleted.error_code:
             raise BrokerRefused(f"deleting {topic} failed with error {deleted.error_code}")
+
+    def leads_all(self, topic: str, partitions: int) -> bool:
+        """Whether the broker that is asked leads so many partitions of a topic."""
+        return self._offset_answers(topic, partitions) is not None
 
     def end_offsets(self, topic: str, partitions: int) -> int:
         """The sum of the end offsets of all partitions: the number of records in a topic without removed records."""

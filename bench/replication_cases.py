@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -67,6 +68,9 @@ QUICK_CLIENT: Final = {
 RECORDS_AROUND: Final = 500
 """Acknowledgements before a leader goes, and after another one leads."""
 
+REPLICATED_PARTITIONS: Final = 2_000
+IDLE_S: Final = 5.0
+
 PARTITIONS: Final = 100_000
 PARTITIONS_OF_TOPIC: Final = 5_000
 PLACED_ON: Final = 50
@@ -97,6 +101,32 @@ def produce(directory: Path, scale: float) -> dict[str, float]:
         figures["mb_s_ratio"] = statistics.median(ours["mb_s"] / kafkas["mb_s"] for ours, kafkas in turns)
         for name in ("leader_cpu_s_100mb", "follower_cpu_s_100mb", "p50_us", "p99_us"):
             figures[f"{name}_ratio"] = statistics.median(kafkas[name] / ours[name] for ours, kafkas in turns)
+    return figures
+
+
+def partitions(directory: Path, scale: float) -> dict[str, float]:
+    """Two brokers that hold 2,000 partitions: latency of requests of one record with acks=all, one after the other, and
+    processor time of each broker without load, in percent of one processor."""
+    count = max(100, int(REPLICATED_PARTITIONS * scale))
+    figures: dict[str, float] = {}
+    with pairs(directory, {}, warm_up=_warm_up, warm_up_s=_warm_up_s(scale)) as found:
+        for prefix, pair in found.items():
+            with Conversation(pair.nodes[LEADER].bootstrap) as client:
+                create_assigned(client, "many", [[LEADER, FOLLOWER]] * count, BOTH_IN_SYNC)
+                until(partial(client.leads_all, "many", count), f"node {LEADER} leads {count} partitions")
+            requests = max(100, int(REQUESTS * scale))
+            _one_by_one(pair, "many", requests, count)  # the first of them wait until the follower has all its logs
+            waits_us = sorted(1e6 * wait_s for wait_s in _one_by_one(pair, "many", requests, count))
+            of_pair = {"p50_us": waits_us[len(waits_us) // 2], "p99_us": waits_us[len(waits_us) * 99 // 100]}
+            before = {node_id: pair.cpu_seconds(node_id) for node_id in (LEADER, FOLLOWER)}
+            time.sleep(IDLE_S)
+            for name, node_id in (("leader", LEADER), ("follower", FOLLOWER)):
+                of_pair[f"{name}_idle_percent"] = 100 * (pair.cpu_seconds(node_id) - before[node_id]) / IDLE_S
+            figures |= {f"{prefix}{name}": value for name, value in of_pair.items()}
+            if prefix:
+                for name in ("p50_us", "p99_us"):
+                    figures[f"{name}_ratio"] = of_pair[name] / figures[name]
+    shutil.rmtree(directory)
     return figures
 
 
@@ -131,18 +161,18 @@ def _produce(pair: Pair, topic: str, count: int, settings: Mapping[str, str]) ->
     return seconds
 
 
-def _one_by_one(pair: Pair, topic: str, count: int) -> list[float]:
+def _one_by_one(pair: Pair, topic: str, count: int, partitions: int = 1) -> list[float]:
     """The seconds that each of so many requests took, of one record with acks=all."""
     frame = produce_frame(topic, 0, records=1, value_bytes=VALUE_BYTES)
     waits, answers = [], []
     with Conversation(pair.nodes[LEADER].bootstrap) as client:
-        before = client.end_offsets(topic, 1)
+        before = client.end_offsets(topic, partitions)
         for _ in range(count):
             started = time.perf_counter()
             answer = client.exchange(frame)
             waits.append(time.perf_counter() - started)
             answers.append(answer)
-        if (stored := client.end_offsets(topic, 1) - before) != count:
+        if (stored := client.end_offsets(topic, partitions) - before) != count:
             raise LoadFailed(f"{count} records were produced one by one, the log has {stored} of them")
     # An answer with an error may be quick.
     messages = [decode_response(ProduceResponse, PRODUCE_VERSION, answer)[1] for answer in answers]

@@ -42,6 +42,7 @@ TARGETS = {
         (f"replication-{case}", f"{figure}_ratio"): (">=", 1.0, "x as good as Apache Kafka in the same run")
         for case, figures in {
             "produce": ("mb_s", "leader_cpu_s_100mb", "follower_cpu_s_100mb", "p50_us", "p99_us"),
+            "partitions": ("p50_us", "p99_us"),
             "rejoin": ("rejoin", "catch_up"),
             "failover": ("stop", "kill_2s", "kill_9s"),
             "metadata": ("ready", "cpu", "memory"),

@@ -25,7 +25,6 @@ _THREADS: Final = (
 )
 _CLEANER_THREADS: Final = "log.cleaner.threads"
 _CLEANER_BUFFER: Final = "log.cleaner.dedupe.buffer.size"
-_CORDONED: Final = "cordoned.log.dirs"
 _OF_A_LISTENER_ONLY: Final = frozenset(
     f"ssl.{name}"
     for name in (
@@ -122,11 +121,6 @@ def _is_per_broker(listener: str | None, setting: str) -> bool:
 
 def _check_against_others(settings: BrokerSettings, news: Collection[str], broker: BrokerTexts) -> None:
     """Settings that have no effect here, with what Kafka demands of them and others together."""
-    missing = [one for one in list_entries(broker.text(_CORDONED) or "") if one not in (*settings.log_dirs, "*")]
-    if _CORDONED in news and missing:
-        raise SettingsError(
-            f"All entries in {_CORDONED} must be present in log.dirs or log.dir. Missing entries : {', '.join(missing)}"
-        )
     buffer_bytes, threads = (_number(broker.text(key)) for key in (_CLEANER_BUFFER, _CLEANER_THREADS))
     if {_CLEANER_BUFFER, _CLEANER_THREADS} & set(news) and buffer_bytes <= threads << 20:
         raise SettingsError(f"{_CLEANER_BUFFER} must be at least 1MB per cleaner thread.")

@@ -15,6 +15,9 @@ LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """What `replica.selector.class` may be."""
 
+EVERY_LOG_DIR: Final = "*"
+"""Stands in `cordoned.log.dirs` for all of `log.dirs`."""
+
 _NO_LIMIT: Final = "9223372036854775807"
 _NO_LIMIT_INT: Final = "2147483647"
 _NOTHING_GIVEN: Final[Mapping[str, str]] = {}
@@ -94,6 +97,17 @@ class BrokerSettings(Settings):
     connections_max_idle_ms: int = setting(ConfigType.LONG, "600000")
     ottla_connection_max_in_flight: int = setting(ConfigType.INT, "64", "[1,...]")
 
+    # Authentication
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(ConfigType.LIST, "GSSAPI")
+    sasl_server_max_receive_size: int = setting(ConfigType.INT, "524288")
+    connections_max_reauth_ms: int = setting(ConfigType.LONG, "0")
+    connection_failed_authentication_delay_ms: int = setting(ConfigType.INT, "100", "[0,...]")
+    ottla_authentication_timeout_ms: int = setting(ConfigType.LONG, "60000", "[1,...]")
+    delegation_token_secret_key: str | None = setting(ConfigType.PASSWORD, None, "", _none_if_empty)
+    delegation_token_max_lifetime_ms: int = setting(ConfigType.LONG, "604800000", "[1,...]")
+    delegation_token_expiry_time_ms: int = setting(ConfigType.LONG, "86400000", "[1,...]")
+    delegation_token_expiry_check_interval_ms: int = setting(ConfigType.LONG, "3600000", "[1,...]")
+
     # Topics
     auto_create_topics_enable: bool = setting(ConfigType.BOOLEAN, "true")
     delete_topic_enable: bool = setting(ConfigType.BOOLEAN, "true")
@@ -123,6 +137,8 @@ class BrokerSettings(Settings):
 
     # Log directories and segments
     log_dirs: tuple[str, ...] = setting(ConfigType.LIST, ours("log.dirs"))
+    cordoned_log_dirs: tuple[str, ...] = setting(ConfigType.LIST, "")
+    """Entries of ``log_dirs`` that take no new replicas, or `EVERY_LOG_DIR`."""
     log_segment_bytes: int = setting(ConfigType.INT, "1073741824", "[1048576,...]")
     log_roll_ms: int | None = setting(ConfigType.LONG, None)
     log_roll_hours: int = setting(ConfigType.INT, "168", "[1,...]")
@@ -228,6 +244,11 @@ class BrokerSettings(Settings):
     def metadata_directory(self) -> str:
         """The directory of the metadata log: ``metadata.log.dir``, or else the first log directory."""
         return self.metadata_log_dir or self.log_dirs[0]
+
+    @property
+    def cordoned_directories(self) -> tuple[str, ...]:
+        """The directories of ``log.dirs`` that take no new replicas (KIP-1066)."""
+        return self.log_dirs if self.cordoned_log_dirs == (EVERY_LOG_DIR,) else self.cordoned_log_dirs
 
     @property
     def is_member(self) -> bool:

@@ -3,7 +3,7 @@
 import os
 from typing import Final
 
-from config.broker_settings import LEADER_SELECTOR, RACK_AWARE_SELECTOR, BrokerSettings
+from config.broker_settings import EVERY_LOG_DIR, LEADER_SELECTOR, RACK_AWARE_SELECTOR, BrokerSettings
 from config.declared import field_name
 from config.errors import InvalidConfig, SettingsError
 from config.log_config import validate_topic_overrides
@@ -13,7 +13,6 @@ from config.topics_at_start import KEY as TOPICS_AT_START
 from config.values import ConfigType, read_value
 
 _AUTHENTICATION_DELAY: Final = "connection.failed.authentication.delay.ms"
-_AUTHENTICATION_DELAY_MS: Final = "100"
 _LEAST_SEGMENT_BYTES: Final = 1 << 20
 _LAST_CODEC: Final = 4
 """The greatest codec id of a record batch: zstd's."""
@@ -26,6 +25,7 @@ def check_together(settings: BrokerSettings) -> None:
         InvalidConfig: The first such value.
     """
     _check_log_directories(settings)
+    _check_cordoned(settings)
     log = settings.log_defaults()
     if log.retention_ms == 0:
         key = next(
@@ -90,6 +90,15 @@ def check_together(settings: BrokerSettings) -> None:
             settings.inter_broker_listener_name,
             f"one of the names that listeners has: {', '.join(names)}",
         )
+    if settings.is_member or settings.opened_controller_listeners:
+        for listener in settings.listeners:
+            if listener.name == settings.inter_broker_listener and listener.security_protocol != "PLAINTEXT":
+                raise InvalidConfig(
+                    "inter.broker.listener.name",
+                    settings.inter_broker_listener,
+                    f"a listener that speaks PLAINTEXT, not {listener.security_protocol}: "
+                    "brokers talk to each other without TLS and SASL here",
+                )
     for key in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
         size = getattr(settings, field_name(key))
         if size < _LEAST_SEGMENT_BYTES:
@@ -133,6 +142,22 @@ def _check_log_directories(settings: BrokerSettings) -> None:
                 raise InvalidConfig(key, text, f"no directory inside another: {path} is inside {other}")
 
 
+def _check_cordoned(settings: BrokerSettings) -> None:
+    key, cordoned = "cordoned.log.dirs", settings.cordoned_log_dirs
+    text = ",".join(cordoned)
+    if EVERY_LOG_DIR in cordoned and len(cordoned) > 1:
+        answer = f"When {key} is set to {EVERY_LOG_DIR}, it must not contain other values"
+        raise InvalidConfig(key, text, f"{EVERY_LOG_DIR} alone, or directories", answer)
+    missing = [path for path in settings.cordoned_directories if path not in settings.log_dirs]
+    if missing:
+        raise InvalidConfig(
+            key,
+            text,
+            f"entries of log.dirs, which has {', '.join(settings.log_dirs)}",
+            f"All entries in {key} must be present in log.dirs or log.dir. Missing entries : {', '.join(missing)}",
+        )
+
+
 def _check_connection_limits(settings: BrokerSettings) -> None:
     key, text = "max.connections.per.ip.overrides", settings.max_connections_per_ip_overrides
     for entry in filter(None, (entry.strip() for entry in text.split(","))):
@@ -161,8 +186,7 @@ def _check_connection_limits(settings: BrokerSettings) -> None:
 def _check_idle_time(settings: BrokerSettings) -> None:
     """Kafka's rule, which keeps a connection open long enough for its first request."""
     idle_ms = settings.connections_max_idle_ms
-    delay_ms = read_value(ConfigType.INT, settings.given.get(_AUTHENTICATION_DELAY, _AUTHENTICATION_DELAY_MS))
-    assert isinstance(delay_ms, int), f"{_AUTHENTICATION_DELAY} has been checked"
+    delay_ms = settings.connection_failed_authentication_delay_ms
     if 0 <= idle_ms <= delay_ms:
         expected = f"more than {_AUTHENTICATION_DELAY}, which is {delay_ms}, or -1 for no limit"
         raise InvalidConfig("connections.max.idle.ms", str(idle_ms), expected)

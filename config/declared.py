@@ -91,7 +91,9 @@ class Settings:
         return iter(vars(self).items())
 
     def __repr__(self) -> str:
-        changed = (f"{name}={value!r}" for name, value in self if value != self._defaults[name])
+        secrets = {field_name(key) for key, one in self.declarations.items() if one.type is ConfigType.PASSWORD}
+        shown = ((name, "(hidden)" if name in secrets else value) for name, value in self if name != "given")
+        changed = (f"{name}={value!r}" for name, value in shown if value != self._defaults[name])
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __eq__(self, other: object) -> bool:

@@ -54,8 +54,10 @@ kafka-configs --bootstrap-server localhost:9092 --alter \\
   connections of those that go once their requests are answered.
 - `listener.name.<name>.max.connections` and `listener.name.<name>.max.connection.creation.rate` can be changed too.
 - Kafka can also change `listeners`, `listener.security.protocol.map`, TLS and SASL while it runs; here the change is
-  refused, as are Java classes, `config.providers` and `cordoned.log.dirs`. A value that an adopted directory brings and
-  that is invalid here is ignored with a line in the log.
+  refused, as are Java classes and `config.providers`. A value that an adopted directory brings and that is invalid
+  here is ignored with a line in the log.
+- `cordoned.log.dirs` can be changed from metadata.version 30 (4.3-IV0) on, as in Kafka. In the file it counts with
+  every metadata.version.
 - Levels of loggers (`--entity-type broker-loggers`) hold until the process ends. Settings of groups and client metrics
   are checked, kept and described.
 """
@@ -92,9 +94,10 @@ _REFUSED: Final = """\
 
 The broker does not start with a setting that promises what it would not keep:
 
-- listeners that `listener.security.protocol.map` maps to `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`, and any `ssl.*` or
-  `sasl.*` setting that says something other than Kafka's default (a secured listener of the controller is not opened,
-  so its settings pass);
+- listeners that `listener.security.protocol.map` maps to `SSL` or `SASL_SSL`, and any `ssl.*` setting that says
+  something other than Kafka's default (a secured listener of the controller is not opened, so its settings pass);
+- SASL that [security.md](security.md) does not have: other mechanisms, Java classes, `security.inter.broker.protocol`
+  other than `PLAINTEXT`;
 - `authorizer.class.name`, `config.providers`, `remote.log.storage.system.enable=true`;
 - `process.roles` without `broker`, and with `broker` alone where no setting names the controllers;
 - names that Kafka has removed, `zookeeper.*` among them; the sentence says what to write instead.
@@ -150,6 +153,7 @@ def _without_effect() -> Iterator[str]:
 
 def _is_refused(name: str) -> bool:
     return name.startswith(("ssl.", "sasl.")) or name in (
+        "security.inter.broker.protocol",
         "authorizer.class.name",
         "config.providers",
         "broker.id",

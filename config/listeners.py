@@ -17,6 +17,8 @@ _LISTENER: Final = r"([^:/]+)://(?:\[([0-9a-zA-Z:.%_-]*)\]|([0-9a-zA-Z.%_-]*)):0
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DEFAULT_SECURITY_PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 _EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
+OPENED_PROTOCOLS: Final = frozenset({"PLAINTEXT", "SASL_PLAINTEXT"})
+"""The security protocols of listeners that this broker opens for clients."""
 HIGHEST_PORT: Final = 65535
 
 
@@ -35,6 +37,11 @@ class Listener(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.name}://{host}:{self.port}"
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether clients of the listener authenticate by SASL."""
+        return self.security_protocol.startswith("SASL_")
 
     @property
     def binds_every_interface(self) -> bool:

@@ -15,6 +15,7 @@ from config.dynamic import LISTENER_LIMITS, LISTENER_PREFIX
 from config.errors import InvalidConfig, SettingsError, UnknownConfig
 from config.listeners import (
     DEFAULT_SECURITY_PROTOCOL_MAP,
+    OPENED_PROTOCOLS,
     Listener,
     advertise,
     check_ports_differ,
@@ -25,6 +26,8 @@ from config.listeners import (
 from config.our_defaults import KAFKAS_ON_A_MEMBER
 from config.quorum import check_roles
 from config.refusals import (
+    check_security_value,
+    is_sasl_key,
     is_security_key,
     refused_sentence,
     removed_sentence,
@@ -54,7 +57,7 @@ class LoadedSettings(NamedTuple):
     notices: list[str]
 
 
-_PATHS: Final = frozenset({"log.dirs", "metadata.log.dir"})
+_PATHS: Final = frozenset({"cordoned.log.dirs", "log.dirs", "metadata.log.dir"})
 """Settings that name directories, whose names may be any bytes."""
 
 
@@ -170,6 +173,11 @@ class _Loading:
             at_least = max(settings.queued_max_request_bytes, settings.socket_request_max_bytes)
             settings = settings.replace(queued_max_request_bytes=at_least)
         check_together(settings)
+        if any(listener.has_sasl for listener in listeners):
+            from config.sasl import check_sasl, has_effect  # most starts have no SASL
+
+            check_sasl(settings)
+            self._without_effect = [key for key in self._without_effect if not has_effect(key, settings)]
         return LoadedSettings(settings, self._notices + self._last_notices(controller_listeners))
 
     def _parsed(self, key: str) -> Any:
@@ -195,7 +203,9 @@ class _Loading:
             definition = broker_definition(key)
             if definition is None:
                 raise self._unknown(key, key)
-            if is_security_key(key):
+            if is_sasl_key(key):
+                check_security_value(key, definition, text)
+            elif is_security_key(key):
                 self._refuse_security(key, definition.default)
             else:
                 parse_value(key, definition.type, definition.allowed, text)
@@ -235,7 +245,7 @@ class _Loading:
         if not opened:
             raise InvalidConfig("listeners", text, "one that is not named in controller.listener.names, for clients")
         for listener in opened:
-            if listener.security_protocol != "PLAINTEXT":
+            if listener.security_protocol not in OPENED_PROTOCOLS:
                 raise SettingsError(secure_listener_sentence(str(listener), listener.security_protocol))
         of_controller = tuple(listener for listener in listeners if listener not in opened)
         if of_controller and self._is_member:
@@ -263,11 +273,16 @@ class _Loading:
         for key in keys:
             name, _, setting = key.removeprefix(LISTENER_PREFIX).partition(".")
             self._check_listener_key(key, name, setting)
-            if name.upper() in limits and setting in LISTENER_LIMITS:
+            is_opened = name.upper() in limits
+            if is_opened and setting in LISTENER_LIMITS:
                 limits[name.upper()][field_name(setting)] = BROKER_SETTINGS[setting].parse(key, self._texts[key])
-            else:
+            elif not is_opened or not self._secures(name, setting):
                 self._without_effect.append(key)
         return tuple(listener._replace(**limits[listener.name]) for listener in listeners)
+
+    def _secures(self, name: str, setting: str) -> bool:
+        """Whether a setting of one listener is one of SASL, and clients of the listener authenticate by it."""
+        return is_sasl_key(setting) and self._protocols.get(name.upper(), "").startswith("SASL_")
 
     def _check_listener_key(self, key: str, name: str, setting: str) -> None:
         known = {*self._protocols, *self._controller_names}
@@ -276,7 +291,12 @@ class _Loading:
             hint = f"{LISTENER_PREFIX}{nearest}.{setting}" if nearest else None
             raise UnknownConfig(key, "(hidden)" if is_security_key(setting) else self._texts[key], hint)
         definition = broker_definition(setting)
-        if is_security_key(setting):
+        if is_sasl_key(setting):
+            of_mechanism = definition or broker_definition(setting.partition(".")[2])
+            if of_mechanism is None:
+                raise UnknownConfig(key, "(hidden)", None)
+            check_security_value(key, of_mechanism, self._texts[key])
+        elif is_security_key(setting):
             if name.upper() not in self._controller_names:
                 self._refuse_security(key, definition.default if definition else None)
         elif definition is None:

@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from typing import Final
 
-_NO_TLS_OR_SASL: Final = (
-    "TLS and SASL do not exist here yet, and a listener that was meant to be secured is not opened without them"
-)
+from config.definitions import Definition
+from config.values import parse_value
+
+_NO_TLS: Final = "TLS does not exist here yet, and a listener that was meant to be secured is not opened without it"
+
+_MAX_REAUTH: Final = ".connections.max.reauth.ms"
+"""Ends the name of a setting that is one of SASL, though its name does not say so."""
 
 _REMOVED: Final[Mapping[str, str]] = {
     "advertised.host.name": "Kafka 3.0 removed it: use advertised.listeners=PLAINTEXT://host:port",
@@ -13,7 +17,7 @@ _REMOVED: Final[Mapping[str, str]] = {
     "auto.include.jmx.reporter": "Kafka 4.0 removed it: leave it out, metrics are served without it",
     "broker.id.generation.enable": "Kafka 4.0 removed it together with ZooKeeper: set node.id",
     "control.plane.listener.name": "Kafka 4.0 removed it together with ZooKeeper: leave it out",
-    "delegation.token.master.key": "Kafka 4.0 removed it: leave it out, there are no delegation tokens here",
+    "delegation.token.master.key": "Kafka 4.0 removed it: use delegation.token.secret.key",
     "host.name": "Kafka 3.0 removed it: use listeners=PLAINTEXT://host:port",
     "inter.broker.protocol.version": "Kafka 4.0 removed it: leave it out, the data directory knows its own version",
     "leader.imbalance.per.broker.percentage": "Kafka 4.0 removed it: leave it out",
@@ -53,20 +57,37 @@ def is_security_key(key: str) -> bool:
     return key.startswith(("ssl.", "sasl.")) or ".sasl." in key or ".ssl." in key
 
 
+def is_sasl_key(key: str) -> bool:
+    """Whether a setting, without a listener's prefix, says how clients authenticate."""
+    return key.startswith("sasl.") or ".sasl." in key or key.endswith(_MAX_REAUTH)
+
+
+def check_security_value(key: str, definition: Definition, text: str) -> None:
+    """Check the value of a setting of SASL; a secret is not looked at, since the sentence would repeat it.
+
+    Raises:
+        InvalidConfig: The text is not of the setting's type, or the value is not allowed.
+    """
+    if not definition.is_sensitive:
+        parse_value(key, definition.type, definition.allowed, text)
+
+
 def security_sentence(key: str) -> str:
-    """Why a setting of TLS or SASL is refused; its value may be a secret and is not repeated."""
-    return f"{key} is set, but {_NO_TLS_OR_SASL}"
+    """Why a setting of TLS is refused; its value may be a secret and is not repeated."""
+    return f"{key} is set, but {_NO_TLS}"
 
 
 def secure_listener_sentence(listener: str, protocol: str) -> str:
-    """Why a listener that is mapped to TLS or SASL is refused."""
-    return f"listeners has {listener}, which speaks {protocol}, but {_NO_TLS_OR_SASL}; expected PLAINTEXT"
+    """Why a listener that is mapped to TLS is refused."""
+    return f"listeners has {listener}, which speaks {protocol}, but {_NO_TLS}; expected PLAINTEXT or SASL_PLAINTEXT"
 
 
 def refused_sentence(key: str, text: str) -> str | None:
     """Why a value of a setting that exists is refused; None if it is accepted."""
     if text and key in _REFUSED_UNLESS_EMPTY:
         return f"{key} is '{text}', but {_REFUSED_UNLESS_EMPTY[key]}"
+    if key == "security.inter.broker.protocol" and text != "PLAINTEXT":
+        return f"{key} is '{text}', but brokers talk to each other without TLS and SASL here: leave it out"
     if key == "remote.log.storage.system.enable" and text.lower() == "true":
         return f"{key} is 'true', but there is no tiered storage here, and what lies in it could not be read"
     return None

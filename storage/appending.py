@@ -13,6 +13,7 @@ from typing import Any
 from config.log_config import LogConfig
 from storage.batch.record_batch import BatchHeader
 from storage.files import Buffer, File
+from storage.index.offset_index import MOST_RELATIVE_OFFSET
 from storage.preallocation import PREALLOCATES_FROM, preallocated_bytes
 from storage.producer_state import CompletedTransaction, ProducerEntry
 from storage.segment import Segment
@@ -102,6 +103,15 @@ def needs_roll(
         segment, config, after_ms, written=written, first_timestamp=first_timestamp, size=staged.size,
         last_offset=staged.last_offset, max_timestamp=staged.header.max_timestamp, now_ms=now_ms,
     )  # fmt: skip
+
+
+def next_base_offset(log_end_offset: int, staged: StagedAppend) -> int:
+    """The base offset of a new segment that begins with this batch.
+
+    It is the log's end, also where a follower's batch leaves a gap: recovery takes a segment that ends before the next
+    begins for one whose end is lost. Behind a gap that no index entry can bridge the segment begins with the batch.
+    """
+    return log_end_offset if staged.last_offset - log_end_offset <= MOST_RELATIVE_OFFSET else staged.first_offset
 
 
 def count_for(

@@ -28,6 +28,7 @@ from storage.file_names import (
 )
 from storage.files import FileSystem
 from storage.flushing import Flushing
+from storage.index.offset_index import MOST_RELATIVE_OFFSET
 from storage.leader_epochs import LeaderEpochs
 from storage.local_log import LocalLog
 from storage.log import Log
@@ -377,9 +378,14 @@ class _Loading:
         A file may end at a whole batch and still lack the next ones. Above the recovery point what comes behind goes
         too, as behind a batch that is torn: what is left is what was appended first. (Apache Kafka keeps it.)
 
-        The cleaner, too, leaves segments that end before the next begins.
+        The cleaner, too, leaves segments that end before the next begins; and so does a follower whose leader has a gap
+        of more offsets than a segment may span.
         """
-        may_have_gaps = self._config.is_compacted or following.base_offset <= self._cleaned_to
+        may_have_gaps = (
+            self._config.is_compacted
+            or following.base_offset <= self._cleaned_to
+            or following.base_offset - self.segments[number].base_offset > MOST_RELATIVE_OFFSET
+        )
         if max(next_offset, self.log_start_offset) < following.base_offset and not may_have_gaps:
             sentence = (
                 f"{self.segments[number].log_path} ends at offset {next_offset}, and the next segment begins at "

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from config.log_config import LogConfig
 from storage.aborted_transactions import aborted_in, confirmed_index
-from storage.appending import LogWrite, StagedAppend, count_for, needs_roll
+from storage.appending import LogWrite, StagedAppend, count_for, needs_roll, next_base_offset
 from storage.batch.record_batch import BatchHeader
 from storage.batch.validation import AppendRules
 from storage.errors import DiskFull, FileTooLarge, LogDirFailed, OffsetOutOfRange, StorageError
@@ -157,7 +157,7 @@ class Log:
         first = staged[0]
         after_ms = self._roll_after_ms
         if needs_roll(segment, first, self._config, after_ms, segment.size, segment.first_timestamp, now_ms):
-            segment = self._roll(first.first_offset, now_ms)
+            segment = self._roll(next_base_offset(self.log_end_offset, first), now_ms)
             after_ms = self._roll_after_ms
         count = 1
         if len(staged) > 1:

@@ -108,6 +108,7 @@ class LogDir:
         "_written",
         "findings",
         "has_failed",
+        "is_cordoned",
         "is_in_order",
         "is_loaded",
         "path",
@@ -127,6 +128,8 @@ class LogDir:
         """Whether all of its logs have been opened."""
         self.has_failed = lock is None
         """Whether the directory has failed: then nothing is written to it until the next start."""
+        self.is_cordoned = False
+        """Whether the directory takes no new logs; those that it has stay (KIP-1066)."""
         self.is_in_order = True
         """Whether closing has written everything; otherwise the next start must recover."""
         self.findings: list[str] = []

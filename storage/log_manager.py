@@ -289,14 +289,18 @@ class LogManager:
         return log
 
     def emptiest(self) -> LogDir:
-        """The directory with the fewest logs of those that can be used. Raises LogDirFailed."""
+        """The directory with the fewest logs of those that can be used and are not cordoned. Raises LogDirFailed.
+
+        Where all are cordoned it is the first one, as in Kafka: the controller had decided before.
+        """
         alive = [directory for directory in self._directories if not directory.has_failed]
         if not alive:
             raise LogDirFailed("no data directory is left that can be written to")
-        if len(alive) == 1:
-            return alive[0]
+        candidates = [directory for directory in alive if not directory.is_cordoned] or alive[:1]
+        if len(candidates) == 1:
+            return candidates[0]
         in_use = list(self._log_dirs.values())
-        return min(alive, key=in_use.count)
+        return min(candidates, key=in_use.count)
 
     def may_be_made(self, topic_partition: TopicPartition) -> bool:
         """Whether a new log may have this name: not before its deleted namesake is forgotten."""

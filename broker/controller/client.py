@@ -6,7 +6,7 @@ A change is answered once it is durable, and published to this broker if it conc
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from broker.metadata.image.records import Record
 from broker.metadata.registration import Registration
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from broker.controller.scram_credentials import CredentialResult, Deletion, Upsertion
     from broker.controller.topic_creation import NewTopic, TopicResult
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
+    from broker.metadata.image.metadata_image import MetadataImage
     from broker.request.faults import Fault
+
+TokenChange = TypeVar("TokenChange", bound=Record)
+"""The record of a change of a delegation token."""
 
 
 class Heartbeat(NamedTuple):
@@ -133,6 +137,14 @@ class ControllerClient(AutoCreation, Protocol):
     ) -> None:
         """Change the SCRAM credentials of users (KIP-554), each user with a success or error."""
 
+    def change_delegation_token(
+        self, plan: Callable[[MetadataImage], TokenChange], *, then: Callable[[TokenChange], None]
+    ) -> None:
+        """Write the record that ``plan`` makes of the newest image. Raises what ``plan`` raises."""
+
+    def remove_expired_delegation_tokens(self, now_ms: int) -> None:
+        """Remove the delegation tokens that have expired."""
+
     def update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool, then: Callable[[], None]
     ) -> None:
@@ -195,6 +207,9 @@ class ControllerClient(AutoCreation, Protocol):
 
     def heartbeat(self, heartbeat: Heartbeat, then: Callable[[HeartbeatAnswer], None]) -> None:
         """Report this broker's state; ``then`` gets the controller's answer."""
+
+    def cordon(self, directories: Sequence[bytes]) -> None:
+        """Place new replicas in none of these log directories of this broker, given by their ids (KIP-1066)."""
 
     def directory_failed(self, directory: bytes | None, partitions: Collection[TopicPartition]) -> None:
         """A log directory has failed: this broker stops leading the partitions in it, and no new partition gets there.

@@ -6,7 +6,7 @@ the configs that a resource has afterwards. These are checked as a whole: all ch
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -95,6 +95,10 @@ class Alteration(NamedTuple):
                 after[change.name] = _changed_list(self.resource, change, configs.get(change.name))
         return after
 
+    def named(self, configs: Mapping[str, str]) -> Set[str]:
+        """The names of the configs that are set or removed, of a resource that has ``configs``."""
+        return {change.name for change in self.changes}
+
 
 class Replacement(NamedTuple):
     """All configs that shall be set on one resource (AlterConfigs)."""
@@ -106,6 +110,10 @@ class Replacement(NamedTuple):
         """The configs of the resource afterwards. Raises `InvalidRequest`."""
         check_changes([ConfigChange(name, ConfigOperation.SET, value) for name, value in self.configs])
         return {name: value for name, value in self.configs if value is not None}
+
+    def named(self, configs: Mapping[str, str]) -> Set[str]:
+        """The names of the configs that are set or removed, of a resource that has ``configs``."""
+        return {name for name, _ in self.configs} | configs.keys()
 
 
 class AlterationResult(NamedTuple):
@@ -134,6 +142,8 @@ class ConfigPlanner:
             after = wanted.applied_to(before)
             _check_lengths(after)
             self._check(wanted.resource, after)
+            if wanted.resource.type == ConfigResource.BROKER:
+                self._check_cordoned(wanted.named(before))
         except Fault as fault:
             return AlterationResult(fault.code, str(fault))
         except InvalidConfig as error:
@@ -195,7 +205,6 @@ class ConfigPlanner:
         except SettingsError as error:
             # Kafka has INVALID_CONFIG for topics and groups, but not for brokers.
             raise InvalidRequest(error.answer) from None
-        self._check_cordoned(name, after)
         if self._image.features.has_eligible_leader_replicas:
             self._check_min_insync_replicas(name, after)
 
@@ -207,16 +216,12 @@ class ConfigPlanner:
         if self._image.features.has_eligible_leader_replicas:
             self._check_min_insync_replicas(name, after)
 
-    def _check_cordoned(self, name: str, after: Mapping[str, str]) -> None:
-        before = self._image.configs.of(ConfigResource.BROKER, name)
-        if _CORDONED not in after or after[_CORDONED] == before.get(_CORDONED):
-            return
-        if self._image.features.metadata_version < CORDONED_SINCE:
+    def _check_cordoned(self, named: Collection[str]) -> None:
+        """Refuse even to remove the setting where the level of the cluster does not have it, as Kafka does."""
+        if _CORDONED in named and self._image.features.metadata_version < CORDONED_SINCE:
             raise InvalidConfiguration(
                 f"The {_CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
             )
-        if after[_CORDONED]:
-            raise InvalidConfig(_CORDONED, after[_CORDONED], "nothing: no log directory can be cordoned here")
 
     def _check_min_insync_replicas(self, name: str, after: Mapping[str, str]) -> None:
         """Refuse a ``min.insync.replicas`` of one broker: eligible leaders (KIP-966) need one value for all brokers."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from broker.controller.client import Heartbeat, HeartbeatAnswer
+from broker.controller.client import Heartbeat, HeartbeatAnswer, TokenChange
 from broker.controller.directories import DIRECTORIES_SINCE
 from broker.controller.election_counts import ElectionCounts
 from broker.metadata.configs import ConfigView
@@ -18,7 +18,7 @@ from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.records import Record
 from broker.metadata.loader import MetadataLoader, MetadataTransaction
 from broker.metadata.producer_ids import BLOCK_SIZE
-from broker.metadata.record_versions import version_of
+from broker.metadata.record_versions import CORDONED_SINCE, version_of
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
 from broker.raft.single_voter_log import SingleVoterLog
 from broker.request.faults import (
@@ -82,6 +82,8 @@ class LocalController:
         """This run of the node, once `register` was called."""
         self._directories: list[bytes] = []
         """The ids of the log directories that are online, in the order of ``log.dirs``."""
+        self._cordoned: Sequence[bytes] = ()
+        """The ids of the log directories of this node that take no new replicas."""
         self.image: MetadataImage = metadata.image
         """The image of everything that has been appended."""
         self._transaction = MetadataTransaction()
@@ -127,6 +129,7 @@ class LocalController:
         """
         self._registration = registration
         self._directories = list(registration.directories)
+        self._cordoned = registration.cordoned
         if self._was_in_transaction:
             # The planner's records are in no image yet, so there is nothing to undo in `image`.
             self._raft.append([(AbortTransactionRecord(reason="the node that began it is gone"), 0)], _nothing)
@@ -141,6 +144,8 @@ class LocalController:
         record = registration.broker_record(self._raft.end_offset)
         if self.image.features.metadata_version < DIRECTORIES_SINCE:
             record.log_dirs = []
+        if self.image.features.metadata_version >= CORDONED_SINCE:
+            record.cordoned_log_dirs = list(self._cordoned)
         self.append([record])
         changes, offline = self._own_broker().take_over(is_new_epoch=not was_clean, found=found)
         if offline:
@@ -204,6 +209,27 @@ class LocalController:
             )
         if changes:
             self.append(changes)
+
+    def cordon(self, directories: Sequence[bytes]) -> None:
+        self._cordoned = directories
+        self._register_cordoned()
+
+    def _register_cordoned(self) -> None:
+        """Register which directories of this node take no new replicas, where the cluster's level has that."""
+        broker = self.image.cluster.brokers.get(self.node_id)
+        cordoned = list(self._cordoned)
+        if (
+            broker is not None
+            and self.image.features.metadata_version >= CORDONED_SINCE
+            and broker.cordoned_log_dirs != cordoned
+        ):
+            self.append(
+                [
+                    BrokerRegistrationChangeRecord(
+                        broker_id=self.node_id, broker_epoch=broker.broker_epoch, cordoned_log_dirs=cordoned
+                    )
+                ]
+            )
 
     def _own_broker(self) -> OwnBroker:
         from broker.controller.own_broker import OwnBroker
@@ -302,6 +328,7 @@ class LocalController:
             self.image,
             broker_id=self.node_id,
             directories=self._directories,
+            cordoned=self._cordoned,
             others=self.others,
             chance=lambda below: int.from_bytes(self._ids.uuid()[8:], "big") % below,
         )
@@ -382,6 +409,19 @@ class LocalController:
         else:
             self._raft.when_durable(lambda: then(results))
 
+    def change_delegation_token(
+        self, plan: Callable[[MetadataImage], TokenChange], *, then: Callable[[TokenChange], None]
+    ) -> None:
+        record = plan(self.image)
+        self.append([record], lambda: then(record))
+
+    def remove_expired_delegation_tokens(self, now_ms: int) -> None:
+        from broker.security.delegation_tokens import removals_of_expired
+
+        if removals := removals_of_expired(self.image, now_ms):
+            self.append(removals, lambda: None)
+            log.info("removed %d delegation tokens that have expired", len(removals))
+
     def update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool, then: Callable[[], None]
     ) -> None:
@@ -411,6 +451,7 @@ class LocalController:
             record = self._registration.broker_record(self.broker_epoch)
             record.log_dirs = list(self._directories)
             self.append([record])
+        self._register_cordoned()
 
     def unregister_broker(self, broker_id: int, then: Callable[[], None]) -> None:
         """Forget a broker. A broker that still runs has to register again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -15,6 +15,7 @@ from broker.controller.directories import (
 from broker.controller.striping import Chance, StripedPlacer, UsableBroker
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage
+from broker.metadata.record_versions import CORDONED_SINCE
 from broker.request.faults import InvalidReplicaAssignment
 from protocol.records.cluster_metadata import RegisterBrokerRecord
 
@@ -40,6 +41,7 @@ class Placement:
         *,
         broker_id: int,
         directories: Sequence[bytes],
+        cordoned: Collection[bytes] = (),
         others: Mapping[int, RegisterBrokerRecord] = _NO_OTHERS,
         chance: Chance = _no_chance,
     ) -> None:
@@ -48,12 +50,14 @@ class Placement:
             image: the partitions that there are.
             broker_id: this broker.
             directories: the ids of this broker's log directories, in the order of ``log.dirs``.
+            cordoned: the ids of those that take no new replicas (KIP-1066).
             others: the registrations of the other brokers of the cluster.
             chance: mixes the brokers, so that not every topic begins with the same broker.
         """
         self.broker_id = broker_id
         self._image = image
         self._directories = directories
+        self._cordoned = cordoned
         self._others = others
         self._chance = chance
         this = image.cluster.brokers.get(broker_id)
@@ -99,6 +103,11 @@ class Placement:
                 raise InvalidReplicaAssignment(
                     f"The manual partition assignment includes broker {broker}, but no such broker is registered."
                 )
+            if self._is_cordoned(broker):
+                raise InvalidReplicaAssignment(
+                    f"The manual partition assignment includes broker {broker}, but all its log directories are "
+                    "cordoned."
+                )
             if broker == before:
                 raise InvalidReplicaAssignment(
                     f"The manual partition assignment includes the broker {broker} more than once."
@@ -130,12 +139,24 @@ class Placement:
 
     def _usable_brokers(self) -> list[UsableBroker]:
         """All brokers but those that shut down, or take no new replica in any of their directories (KIP-1066)."""
-        usable = [] if self._is_stopping else [UsableBroker(self.broker_id, self._rack, is_fenced=False)]
-        for other in self._others.values():
-            is_cordoned = bool(other.log_dirs) and set(other.log_dirs) <= set(other.cordoned_log_dirs or ())
-            if not (is_cordoned or (other.in_controlled_shutdown and not other.fenced)):
-                usable.append(UsableBroker(other.broker_id, other.rack, is_fenced=other.fenced))
+        usable = []
+        if not (self._is_stopping or self._is_cordoned(self.broker_id)):
+            usable.append(UsableBroker(self.broker_id, self._rack, is_fenced=False))
+        usable.extend(
+            UsableBroker(other.broker_id, other.rack, is_fenced=other.fenced)
+            for other in self._others.values()
+            if not (self._is_cordoned(other.broker_id) or (other.in_controlled_shutdown and not other.fenced))
+        )
         return usable
+
+    def _is_cordoned(self, broker_id: int) -> bool:
+        """Whether a broker takes new replicas in none of its log directories, at a level where the cluster heeds it."""
+        if self._image.features.metadata_version < CORDONED_SINCE:
+            return False
+        if broker_id == self.broker_id:
+            return bool(self._directories) and set(self._directories) <= set(self._cordoned)
+        other = self._others[broker_id]
+        return bool(other.log_dirs) and set(other.log_dirs) <= set(other.cordoned_log_dirs or ())
 
     def _directory(self, broker_id: int) -> bytes:
         if broker_id == self.broker_id:
@@ -146,14 +167,16 @@ class Placement:
         return UNASSIGNED if directories else MIGRATING
 
     def _least_loaded_directory(self) -> bytes:
-        """The log directory with the fewest partitions; of equals, the first in the settings."""
-        if len(self._directories) == 1:
-            return self._directories[0]
+        """The log directory with the fewest partitions of those that are not cordoned; of equals, the first in the
+        settings. Where all are cordoned it is the first one."""
+        candidates = [one for one in self._directories if one not in self._cordoned] or self._directories[:1]
+        if len(candidates) == 1:
+            return candidates[0]
         if self._load is None:
             self._load = Counter(dict.fromkeys(self._directories, 0))
             for topic in self._image.topics.by_name.values():
                 self._load.update(partition.directory_of(self.broker_id) for partition in topic.partitions)
         load = self._load
-        chosen = min(self._directories, key=lambda directory: load[directory])
+        chosen = min(candidates, key=lambda directory: load[directory])
         load[chosen] += 1
         return chosen

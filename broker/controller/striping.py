@@ -102,14 +102,14 @@ class StripedPlacer:
         if replication_factor <= 0:
             reason = f"Invalid replication factor {replication_factor}: the replication factor must be positive."
         elif self._unfenced == 0:
-            reason = "All brokers are currently fenced."
+            reason = "All brokers are currently fenced, or have all their log directories cordoned."
         elif replication_factor > self._brokers:
             reason = (
                 f"The target replication factor of {replication_factor} cannot be reached because only "
-                f"{self._brokers} broker(s) are registered."
+                f"{self._brokers} broker(s) are registered or some brokers have all their log directories cordoned."
             )
         if reason is not None:
-            raise InvalidReplicationFactor(f"Unable to replicate the partition {replication_factor} time(s): {reason}")
+            raise InvalidReplicationFactor(reason)
 
     def place(self, replication_factor: int) -> list[int]:
         """The brokers of one partition, which `check` has found to be enough."""

@@ -190,7 +190,10 @@ class TopicPlanner:
         factor = topic.replication_factor
         if factor == BROKER_DEFAULT:
             factor = self._defaults.replication_factor
-        return self._placement.place(count, factor)
+        try:
+            return self._placement.place(count, factor)
+        except InvalidReplicationFactor as fault:
+            raise InvalidReplicationFactor(f"Unable to replicate the partition {factor} time(s): {fault}") from None
 
     def _add_records(self, name: str, topic_id: bytes, replicas: list[list[int]], configs: dict[str, str]) -> None:
         self.records.append(TopicRecord(name=name, topic_id=topic_id))

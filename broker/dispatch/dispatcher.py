@@ -6,6 +6,7 @@ from typing import Any, Final
 from broker.dispatch.registry import Registry, Route
 from broker.request.context import ApiVersionRange, RequestContext
 from broker.request.faults import error_code_of
+from broker.request.gate import gate_of
 from broker.request.response import ResponseSlot
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -52,15 +53,22 @@ class Dispatcher:
         """Serve one request."""
         frame = slot.frame
         self.stats.handled += 1
-        repeats = slot.stream.repeats
+        stream = slot.stream
+        session = stream.session
+        gate = None
         try:
-            if repeats is not None and repeats.take(slot):
-                return
+            if session.is_plain:
+                repeats = stream.repeats
+                if repeats is not None and repeats.take(slot):
+                    return
+            else:
+                gate = gate_of(session)
+                if gate is not None and gate.take(slot):
+                    return
             header, position = decode_request_header(frame)
-            session = slot.session
             registry = self._registry
             if not session.is_plain:
-                if not session.is_authenticated and header.api_key not in BEFORE_AUTHENTICATION:
+                if not session.is_authenticated and gate is None and header.api_key not in BEFORE_AUTHENTICATION:
                     slot.close_connection(f"API {header.api_key} is not served before authentication")
                     return
                 if session.is_on_controller_listener:
@@ -89,6 +97,8 @@ class Dispatcher:
         # until the garbage collector finds them.
         del frame
         try:
+            if gate is not None:
+                gate.admit(header.api_key, context)
             answer = route.handler(request, context)
             if answer is not None:
                 context.respond(answer)

@@ -3,6 +3,8 @@ KIP-827)."""
 
 from collections.abc import Iterable
 
+from broker.metadata.cache import MetadataCache
+from broker.metadata.record_versions import CORDONED_SINCE
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     ClusterAuthorizationFailed,
@@ -34,8 +36,9 @@ ERROR_SINCE_VERSION = 3
 class LogDirsHandler:
     """Asks the log manager."""
 
-    def __init__(self, logs: LogManager) -> None:
+    def __init__(self, logs: LogManager, metadata: MetadataCache) -> None:
         self._logs = logs
+        self._metadata = metadata
 
     def describe_log_dirs(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
         """Describe every directory, with the sizes of the partitions that are asked for, or of all."""
@@ -47,7 +50,11 @@ class LogDirsHandler:
             directory = self._logs.directory_of(topic_partition)
             if log is not None and directory is not None:
                 by_directory[directory].append(log)
-        return DescribeLogDirsResponse(results=[_result(directory, logs) for directory, logs in by_directory.items()])
+        knows_cordoned = self._metadata.image.features.metadata_version >= CORDONED_SINCE
+        results = [_result(directory, logs) for directory, logs in by_directory.items()]
+        for directory, result in zip(by_directory, results, strict=True):
+            result.is_cordoned = knows_cordoned and directory.is_cordoned
+        return DescribeLogDirsResponse(results=results)
 
     def alter_replica_log_dirs(
         self, request: AlterReplicaLogDirsRequest, context: RequestContext
@@ -78,6 +85,8 @@ class LogDirsHandler:
         wanted = next((directory for directory in self._logs.directories if directory.absolute_path == path), None)
         if wanted is None:
             raise LogDirNotFound(f"there is no log directory {path}")
+        if wanted.is_cordoned:
+            raise InvalidReplicaAssignment(f"Log directory {path} is cordoned")
         if wanted.has_failed:
             raise LogDirFailed(f"{path} has failed")
         directory = self._logs.directory_of(topic_partition)

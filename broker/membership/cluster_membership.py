@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -186,6 +186,7 @@ class ClusterMembership:
             previous_broker_epoch=previous_broker_epoch,
             channel=self._heartbeats,
             applied_offset=lambda: listener.image.end_offset - 1,
+            metadata_version=lambda: listener.image.features.metadata_version,
             clock=clock,
             chance=self._chance,
             settings=MemberSettings(
@@ -261,6 +262,10 @@ class ClusterMembership:
         """Report a log directory that has failed; it stays offline until the next start. None has no id."""
         if directory_id is not None:
             self.member.directory_failed(directory_id)
+
+    def cordon(self, directory_ids: Collection[bytes]) -> None:
+        """Report exactly which log directories take no new replicas."""
+        self.member.cordon(directory_ids)
 
     async def close(self) -> None:
         """End all tasks and connections."""

@@ -7,12 +7,13 @@ register ──► heartbeats, fenced ── caught up, `ready` ──► unfenc
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.features import check_features
+from broker.metadata.record_versions import CORDONED_SINCE
 from broker.metadata.registration import (
     Registration,
     RegistrationRefused,
@@ -88,6 +89,7 @@ class BrokerMember:
         previous_broker_epoch: int,
         channel: ControllerChannel,
         applied_offset: Callable[[], int],
+        metadata_version: Callable[[], int],
         clock: Clock,
         chance: Callable[[], float],
         settings: MemberSettings = MemberSettings(),
@@ -100,6 +102,7 @@ class BrokerMember:
                 -1: a broker that may have lost records is taken out of all replicas in sync (KIP-966).
             channel: to the controllers' leader, for this member alone. Half a session is a good time-out.
             applied_offset: the offset of the last record of the metadata log that this broker has applied.
+            metadata_version: the level of metadata.version by these records.
             clock: the time of heartbeats and retries.
             chance: returns a number from 0 to 1.
             settings: the intervals.
@@ -109,6 +112,7 @@ class BrokerMember:
         self._previous_broker_epoch = previous_broker_epoch
         self._channel = channel
         self._applied_offset = applied_offset
+        self._metadata_version = metadata_version
         self._clock = clock
         self._settings = settings
         self._backoff = Backoff(
@@ -117,6 +121,7 @@ class BrokerMember:
         self._wants_fence = True
         self._wants_shutdown = False
         self._offline: set[bytes] = set()
+        self._cordoned: list[bytes] | None = None
         self._news = asyncio.Event()
         """Set when the controllers are to be told something at once."""
         self._is_refusal_logged = False
@@ -149,6 +154,11 @@ class BrokerMember:
     def directory_failed(self, directory_id: bytes) -> None:
         """A log directory (its id of 16 bytes) is offline until the next start."""
         self._offline.add(directory_id)
+        self._news.set()
+
+    def cordon(self, directory_ids: Collection[bytes]) -> None:
+        """Exactly these log directories take no new replicas (KIP-1066)."""
+        self._cordoned = sorted(directory_ids)
         self._news.set()
 
     async def run(self) -> None:
@@ -241,6 +251,8 @@ class BrokerMember:
                 want_fence=self._wants_fence,
                 want_shut_down=self._wants_shutdown,
                 offline_log_dirs=sorted(self._offline),
+                # As in Kafka, None says nothing of them.
+                cordoned_log_dirs=self._cordoned if self._metadata_version() >= CORDONED_SINCE else None,
             )
             self.stats.heartbeats += 1
             answer = await self._channel.ask(request, BrokerHeartbeatResponse)

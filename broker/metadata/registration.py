@@ -73,6 +73,8 @@ class Registration(NamedTuple):
     rack: str | None
     directories: Sequence[bytes]
     """The ids of the log directories, 16 bytes each."""
+    cordoned: Sequence[bytes] = ()
+    """The ids of those that take no new replicas."""
 
     def controller_record(self) -> RegisterControllerRecord:
         """The record that registers the controller."""

@@ -28,12 +28,12 @@ IS_OFFLINE: Final = gauge(
 )
 CORDONED: Final = gauge(
     "kafka_log_logmanager_cordonedlogdirectorycount",
-    "Data directories that get no new partitions: there is no way to ask for that here, so 0",
+    "Data directories that take no new replicas (`cordoned.log.dirs`)",
     bean="kafka.log:type=LogManager,name=CordonedLogDirectoryCount",
 )
 IS_CORDONED: Final = gauge(
     "kafka_log_logmanager_logdirectorycordoned",
-    "1 if the data directory gets no new partitions: always 0",
+    "1 if the data directory takes no new replicas (`cordoned.log.dirs`)",
     "logDirectory",
     bean="kafka.log:type=LogManager,name=LogDirectoryCordoned,logDirectory=*",
 )
@@ -65,8 +65,8 @@ class Logs:
         directories = self._sources.logs.directories
         yield one(OFFLINE, sum(directory.has_failed for directory in directories))
         yield Samples(IS_OFFLINE, [((directory.label,), directory.has_failed) for directory in directories])
-        yield one(CORDONED, 0)
-        yield Samples(IS_CORDONED, [((directory.label,), 0) for directory in directories])
+        yield one(CORDONED, sum(directory.is_cordoned for directory in directories))
+        yield Samples(IS_CORDONED, [((directory.label,), directory.is_cordoned) for directory in directories])
         yield from self._disk_space(directories)
 
     def _disk_space(self, directories: tuple[LogDir, ...]) -> Iterator[Samples]:

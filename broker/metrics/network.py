@@ -135,11 +135,6 @@ BROKER_ACCEPT_RATE: Final = gauge(
     "Connections accepted a second on all listeners, in the last minutes",
     bean=_SOCKET_SERVER,
 )
-EXPIRED_SESSIONS: Final = gauge(
-    "kafka_network_socketserver_expiredconnectionskilledcount",
-    "Connections closed because their authentication had expired: always 0, there is no authentication",
-    bean="kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount",
-)
 EXPIRED: Final = counter(
     "ottla_network_connections_idled_out_total",
     "Connections closed because nothing came or went for connections.max.idle.ms",
@@ -163,7 +158,7 @@ class Network:
     families: tuple[Family, ...] = (
         REQUEST_QUEUE, RESPONSE_QUEUE, PROCESSOR_IDLE, PROCESSORS_IDLE, HANDLERS_IDLE, BROKER_HANDLERS_IDLE,
         GROUP_COORDINATOR_IDLE, LOOP_BUSY, MEMORY_AVAILABLE, MEMORY_USED, BLOCKED, CONNECTIONS, *_TOTALS.values(),
-        *_RATES.values(), REQUEST_SIZE, SOFTWARE, ACCEPT_RATE, BROKER_ACCEPT_RATE, EXPIRED_SESSIONS, EXPIRED, REFUSED,
+        *_RATES.values(), REQUEST_SIZE, SOFTWARE, ACCEPT_RATE, BROKER_ACCEPT_RATE, EXPIRED, REFUSED,
     )  # fmt: skip
 
     def __init__(self, sources: MetricSources) -> None:
@@ -253,7 +248,6 @@ class Network:
         rates = self._accepted.rates()
         yield Samples(ACCEPT_RATE, [((listener,), rate) for listener, rate in rates.items()])
         yield one(BROKER_ACCEPT_RATE, sum(rates.values()))
-        yield one(EXPIRED_SESSIONS, 0)
         yield Samples(REFUSED, [((one.listener,), one.stats.refused) for one in acceptors])
         expired: Counter[str] = Counter({one.listener: 0 for one in acceptors})
         for processor in self._sources.processors:

@@ -5,6 +5,7 @@ from itertools import chain
 from typing import Final
 
 from broker.metrics import archive, fetchers, lag, partitions, topics
+from broker.metrics.authentication import Authentication
 from broker.metrics.cleaner import Cleaner
 from broker.metrics.controller import Controller
 from broker.metrics.fetchers import Fetchers
@@ -30,6 +31,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "The start": Loading.families,
     "Requests": Requests.families,
     "The network": Network.families,
+    "Clients that authenticate": Authentication.families,
     "Replicas, requests that wait, fetch sessions": Replicas.families,
     "Followers: replicas that this node fetches from other brokers": (*Fetchers.families, *fetchers.LAG_FAMILIES),
     "Topics": topics.FAMILIES,
@@ -71,6 +73,7 @@ def make_pages(sources: MetricSources) -> Pages:
             Loading(sources),
             Requests(sources),
             Network(sources),
+            Authentication(sources),
             Replicas(sources, surveyor),
             Fetchers(sources),
             Groups(sources, groups),

@@ -5,14 +5,17 @@ import errno
 import logging
 import socket
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.processor import Processor
-from broker.network.socket_options import SocketOptions, bound_socket, leave_unpaced, plain_address
+from broker.network.socket_options import SocketOptions, bound_socket, is_loopback, leave_unpaced, plain_address
 from broker.network.transport import PlaintextTransport, SendfileRefusals
 from broker.request.session import Peer, Session
 from broker.runtime.clock import Alarm, Clock
+
+if TYPE_CHECKING:
+    from broker.request.gate import Gate
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +78,10 @@ class Acceptor:
         backlog: int = 50,
         bind: Bind = bound_socket,
         is_for_controllers: bool = False,
+        make_gate: "Callable[[], Gate] | None" = None,
     ) -> None:
-        """``is_for_controllers``: the listener's connections are served the APIs of a controller."""
+        """``is_for_controllers``: the listener's connections are served the APIs of a controller. ``make_gate``: asks a
+        client of the listener who it is."""
         self.listener = listener
         self.host = host
         """Empty: every address of this machine."""
@@ -92,6 +97,9 @@ class Acceptor:
         self._backlog = backlog
         self._bind = bind
         self.is_for_controllers = is_for_controllers
+        self.is_local = True
+        """Whether only this machine can connect, once `bind` was called."""
+        self._make_gate = make_gate
         self._next_processor = 0
         self._socket: socket.socket | None = None
         self._system_control: bytes | None = None
@@ -111,7 +119,8 @@ class Acceptor:
         except OSError as error:
             reason = error.strerror or str(error)
             raise CannotListen(f"{self.listener}://{self.host}:{self.port} cannot be opened: {reason}") from error
-        self.port = self._socket.getsockname()[1]
+        address, self.port = self._socket.getsockname()[:2]
+        self.is_local = is_loopback(address)
         return self.port
 
     def start(self) -> None:
@@ -179,10 +188,7 @@ class Acceptor:
             self._options.prepare_connection(accepted, host, self._system_control)
             processor.adopt(
                 PlaintextTransport(accepted, self._refusals),
-                Session(
-                    Peer(host=host, port=port, listener=self.listener),
-                    is_on_controller_listener=self.is_for_controllers,
-                ),
+                self.session_of(host, port),
             )
         except OSError as error:
             log.debug("Lost %s:%d before its first request: %s", host, port, error)
@@ -191,6 +197,16 @@ class Acceptor:
             return
         self.stats.accepted += 1
         self._close_excess()
+
+    def session_of(self, host: str, port: int) -> Session:
+        """The session of a new connection from this address."""
+        gate = None if self._make_gate is None else self._make_gate()
+        return Session(
+            Peer(host=host, port=port, listener=self.listener),
+            is_authenticated=gate is None,
+            is_on_controller_listener=self.is_for_controllers,
+            gate=gate,
+        )
 
     def _close_excess(self) -> None:
         """Close the idlest connections of unprotected listeners, while there are more than the broker's limit."""

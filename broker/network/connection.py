@@ -12,8 +12,10 @@ from broker.network.receive_buffer import WHOLE_FROM, ReceiveBuffer, cut_copies
 from broker.network.send_buffer import RegionCutShort, SendOutcome
 from broker.network.send_turns import Sender
 from broker.network.transport import Handshake, Transport
+from broker.request.gate import gate_of
 from broker.request.response import NO_FRAME, RequestStream, ResponseSlot
 from broker.request.session import Session
+from broker.request.stats import AuthenticationStats
 from broker.runtime.clock import Alarm
 from storage.errors import StorageError
 
@@ -38,6 +40,7 @@ class Connection(Sender):
         "_is_blocked",
         "_is_reading",
         "_is_touched",
+        "_most_bytes",
         "_receive",
         "_requests",
         "_slots",
@@ -61,7 +64,12 @@ class Connection(Sender):
         self.session = session
         self.peer = session.peer
         self.stream = RequestStream(session, state.put_back)
-        self.max_in_flight = state.settings.max_in_flight
+        gate = session.gate
+        self.max_in_flight = state.settings.max_in_flight if gate is None else 1
+        self._most_bytes = state.settings.socket_request_max_bytes
+        """The largest request that is read."""
+        if gate is not None:
+            self._most_bytes = min(gate.most_bytes, self._most_bytes)
         self.is_closed = False
         self.last_active_us = state.now_us()
         """When bytes were received or sent the last time."""
@@ -172,7 +180,7 @@ class Connection(Sender):
         state = self._state
         requests = self._requests
         most = min(self.max_in_flight - len(self._slots), state.channel.remaining_capacity, MOST_REQUESTS_A_TURN)
-        arrived = requests.cut(most, self, self.stream, now_us, state.settings.socket_request_max_bytes)
+        arrived = requests.cut(most, self, self.stream, now_us, self._most_bytes)
         if arrived:
             self._put(arrived)
             if state.memory.favoured is self:
@@ -192,10 +200,11 @@ class Connection(Sender):
 
     def _refuse_size(self, size: int) -> None:
         log.warning(
-            "%s announced a request of %d bytes; from 1 to %d are allowed (socket.request.max.bytes): closing",
+            "%s announced a request of %d bytes; from 1 to %d are allowed (socket.request.max.bytes, or "
+            "sasl.server.max.receive.size before authentication): closing",
             self.peer,
             size,
-            self._state.settings.socket_request_max_bytes,
+            self._most_bytes,
         )
         self._finish()
 
@@ -385,6 +394,20 @@ class Connection(Sender):
         """Begin: the transport's handshake, then the first request. Raises `OSError` where the system cannot watch the
         transport."""
         self._shake_hands()
+        gate = gate_of(self.session)
+        if gate is not None and not self.is_closed:
+            gate.begin(self)
+
+    @property
+    def authentication_stats(self) -> AuthenticationStats:
+        """Part of `GatedConnection`."""
+        return self._stats.authentication
+
+    def authenticated(self) -> None:
+        """Part of `GatedConnection`: from now on the client may have more and larger requests under way."""
+        settings = self._state.settings
+        self.max_in_flight = settings.max_in_flight
+        self._most_bytes = settings.socket_request_max_bytes
 
     def _shake_hands(self) -> None:
         """Go on with the transport's handshake as far as it goes; requests are read behind it."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from broker.request.response import ResponseSlot
-from broker.request.stats import ALL_TIMED, ONE_TIMED_IN
+from broker.request.stats import ALL_TIMED, ONE_TIMED_IN, AuthenticationStats
 from broker.runtime.histogram import Histogram
 
 Runs = Sequence[tuple[ResponseSlot, int]]
@@ -15,6 +15,7 @@ class ListenerStats:
     """Counters of one listener's connections in one processor."""
 
     __slots__ = (
+        "authentication",
         "bytes_received",
         "bytes_sent",
         "connections_closed",
@@ -30,6 +31,7 @@ class ListenerStats:
         self.connections_closed = 0
         self.connections_expired = 0
         """Closed for being idle."""
+        self.authentication = AuthenticationStats()
         self.bytes_received = 0
         self.bytes_sent = 0
         self.requests_received = 0

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from broker.network.acceptor import Acceptor, Bind
 from broker.network.buffer_pool import BufferPool, RequestMemory
@@ -19,10 +19,16 @@ from broker.runtime.clock import Clock
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
 
+if TYPE_CHECKING:
+    from broker.request.gate import Gate
+
 log = logging.getLogger(__name__)
 
 DRAIN_S: Final = 5.0
 """How long a clean stop waits until clients have taken their last answers."""
+
+NO_GATES: "Final[Mapping[str, Callable[[], Gate]]]" = {}
+"""No listener asks a client who it is."""
 
 
 class SocketServer:
@@ -41,11 +47,13 @@ class SocketServer:
         channel: RequestChannel,
         bind: Bind = bound_socket,
         controller_listeners: Sequence[Listener] = (),
+        gates: "Mapping[str, Callable[[], Gate]]" = NO_GATES,
     ) -> None:
         """Nothing is opened yet. ``bind`` makes the listening sockets; ``controller_listeners`` are opened beside those
-        for clients. Raises `UnknownHost`."""
+        for clients. ``gates`` makes the gate of a connection, for listeners that have one. Raises `UnknownHost`."""
         self._settings = settings
         self._bind = bind
+        self._gates = gates
         self._controller_listeners = tuple(controller_listeners)
         self._loop = loop
         self._clock = clock
@@ -84,6 +92,23 @@ class SocketServer:
         """Accept connections from now on. Raises `CannotListen`."""
         for acceptor in self.acceptors:
             acceptor.start()
+        self._warn_of_open_listeners()
+
+    def _warn_of_open_listeners(self) -> None:
+        protocols = {
+            listener.name: listener.security_protocol
+            for listener in (*self._settings.listeners, *self._controller_listeners)
+        }
+        reached = [
+            f"{one.listener}://{one.host}:{one.port}"
+            for one in self.acceptors
+            if not one.is_local and protocols[one.listener] == "PLAINTEXT"
+        ]
+        if reached:
+            log.warning(
+                "other machines can connect without authentication, and read, write and change everything: %s",
+                ", ".join(reached),
+            )
 
     async def run(self) -> None:
         """Run the processors until `drain` is done. What goes wrong in one of them ends all and is raised here."""
@@ -165,6 +190,7 @@ class SocketServer:
                 backlog=settings.socket_listen_backlog_size,
                 bind=self._bind,
                 is_for_controllers=is_for_controllers,
+                make_gate=self._gates.get(listener.name),
             )
             for listeners, is_for_controllers in ((settings.listeners, False), (self._controller_listeners, True))
             for listener in listeners

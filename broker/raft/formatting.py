@@ -43,6 +43,7 @@ def format_directories(
     ids: Ids,
     now_ms: int,
     date: str,
+    first_records: Sequence[Record] = (),
 ) -> dict[str, MetaProperties]:
     """Format ``directories``, which are empty or missing, as Kafka's own ``kafka-storage format --standalone`` would.
 
@@ -59,6 +60,7 @@ def format_directories(
         ids: makes the new ids.
         now_ms: time stamp of the records.
         date: for people who read `meta.properties`.
+        first_records: what a new cluster has beside its features.
 
     Returns: the content of `meta.properties` by directory.
     """
@@ -70,7 +72,7 @@ def format_directories(
         files.make_directory(directory)
         if directory == metadata_directory and controller_endpoint is not None:
             assert properties.directory_id is not None
-            _write_bootstrap(files, directory, now_ms)
+            _write_bootstrap(files, directory, now_ms, first_records)
             _write_voters(files, directory, node_id, properties.directory_id, controller_endpoint, now_ms)
         write_meta_properties(files, f"{directory}/{META_PROPERTIES}", properties, date)
         formatted[directory] = properties
@@ -115,9 +117,9 @@ def _our_bootstrap() -> list[Record]:
     ]
 
 
-def _write_bootstrap(files: FileSystem, directory: str, now_ms: int) -> None:
+def _write_bootstrap(files: FileSystem, directory: str, now_ms: int, first_records: Sequence[Record]) -> None:
     content = encode_snapshot(
-        [(record, 0) for record in _our_bootstrap()],
+        [(record, 0) for record in (*_our_bootstrap(), *first_records)],
         quorum=Quorum(),
         epoch=0,
         last_contained_timestamp_ms=0,

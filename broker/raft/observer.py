@@ -37,6 +37,12 @@ MAX_WAIT_MS: Final = 500
 MAX_BYTES: Final = 1 << 20
 """The most bytes of records, or of a snapshot, in one answer, as in Kafka."""
 
+LARGEST_SNAPSHOT_BYTES: Final = 1 << 30
+"""A snapshot is held in memory until it is whole. One with a million partitions has about 200 MB."""
+
+MOST_UNCOMMITTED_BYTES: Final = 64 << 20
+"""Of records that no high watermark has passed. Leaders commit within milliseconds, in batches of 8 MiB at most."""
+
 UNKNOWN_OFFSET: Final = -1
 
 _CHECKED: Final = WalkPolicy(checks_crc=True, at_fault=AtFault.RAISE)
@@ -220,7 +226,15 @@ class QuorumObserver:
         if partition.snapshot_id.end_offset >= 0:
             self._begin_download(SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch))
             return Next.ASK_AGAIN
-        self._append(received(partition.records))
+        records = received(partition.records)
+        if self._uncommitted_bytes + len(records) > MOST_UNCOMMITTED_BYTES:
+            self._commit(partition.high_watermark)
+            if self._uncommitted_bytes + len(records) > MOST_UNCOMMITTED_BYTES:
+                raise AnswerRefused(
+                    f"node {self.leader_id} has committed nothing of {self._uncommitted_bytes} bytes of records from "
+                    f"offset {self.high_watermark} on"
+                )
+        self._append(records)
         self._commit(partition.high_watermark)
         return Next.ASK_AGAIN
 
@@ -241,6 +255,10 @@ class QuorumObserver:
 
     # Records
 
+    @property
+    def _uncommitted_bytes(self) -> int:
+        return sum(batch.size for batch in self._uncommitted)
+
     def _append(self, records: memoryview) -> None:
         """Keep the batches until they are committed. Raises AnswerRefused; nothing is kept then."""
         appended: list[MetadataBatch] = []
@@ -257,6 +275,8 @@ class QuorumObserver:
                 next_offset, epoch = header.next_offset, header.partition_leader_epoch
         except (CorruptBatch, UndecodableRecords, Malformed) as error:
             raise AnswerRefused(f"node {self.leader_id} has sent damaged records: {error}") from None
+        if records and not appended:
+            raise AnswerRefused(f"node {self.leader_id} has sent the first {len(records)} bytes of a batch alone")
         for batch in appended:
             if batch.leader_epoch > self.last_epoch or not self._epochs:
                 self._epochs.append(EpochStart(batch.leader_epoch, batch.base_offset))
@@ -343,8 +363,14 @@ class QuorumObserver:
                 f"node {self.leader_id} has sent position {partition.position} of its snapshot "
                 f"{download.id.file_name}, asked was for {len(download.content)}"
             )
+        if not 0 < partition.size <= LARGEST_SNAPSHOT_BYTES:
+            self._download = None
+            raise AnswerRefused(
+                f"node {self.leader_id} says that its snapshot {download.id.file_name} has {partition.size} bytes, it "
+                f"may have 1 to {LARGEST_SNAPSHOT_BYTES}"
+            )
         piece = received(partition.unaligned_records)
-        if not piece and len(download.content) < partition.size:
+        if not piece:
             raise AnswerRefused(f"node {self.leader_id} has sent nothing of its snapshot {download.id.file_name}")
         download.content += piece
         if len(download.content) >= partition.size:

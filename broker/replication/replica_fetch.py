@@ -29,6 +29,9 @@ LATEST: Final = -1
 EARLIEST_LOCAL: Final = -4
 """ListOffsets: the start of what the leader has on its own disk."""
 
+LARGEST_OFFSET: Final = 2**63 - 2
+"""The last offset behind which a log can end."""
+
 _CHECKED: Final = WalkPolicy(checks_crc=True, at_fault=AtFault.RAISE)
 
 
@@ -128,6 +131,8 @@ class ReplicaFetch:
 
     def _diverging(self, epoch: int, end_offset: int) -> Step:
         """The leader's last epoch up to this log's last is ``epoch``, and ends at ``end_offset``: so far they agree."""
+        if end_offset < 0:
+            return self._refused(f"the end {end_offset} of its epoch {epoch}", "an offset")
         log = self._log
         own = log.end_offset_for_epoch(epoch)
         if own.epoch == NO_EPOCH:
@@ -146,6 +151,10 @@ class ReplicaFetch:
 
     def offset_answered(self, asked: AskOffset, offset: int) -> Step:
         """What follows from the leader's answer to `AskOffset`."""
+        if offset < 0:
+            return self._refused(
+                f"{offset} as the {'end' if asked.timestamp == LATEST else 'start'} of its log", "an offset"
+            )
         end_offset = self._log.log_end_offset
         if asked.timestamp == LATEST:
             return Truncate(offset) if offset < end_offset else AskOffset(EARLIEST_LOCAL)
@@ -162,10 +171,12 @@ class ReplicaFetch:
         try:
             # A last batch that is cut off is left out: it comes with the next fetch.
             for header, _position, data in BatchWalk(in_memory(records), 0, len(records), _CHECKED):
-                holds_start = is_empty and not batches and header.base_offset < next_offset <= header.last_offset
-                if (header.base_offset < next_offset and not holds_start) or header.last_offset_delta < 0:
+                holds_start = is_empty and not batches and 0 <= header.base_offset < next_offset <= header.last_offset
+                least = header.base_offset if holds_start else next_offset
+                if not least <= header.base_offset <= header.last_offset <= LARGEST_OFFSET:
                     return self._refused(
-                        f"offsets {header.base_offset} to {header.last_offset}", f"{next_offset} or more"
+                        f"offsets {header.base_offset} to {header.last_offset}",
+                        f"offsets from {next_offset} to {LARGEST_OFFSET}",
                     )
                 if not epoch <= header.partition_leader_epoch <= self._leader_epoch:
                     return self._refused(
@@ -176,6 +187,8 @@ class ReplicaFetch:
                 next_offset, epoch = header.next_offset, header.partition_leader_epoch
         except CorruptBatch as error:
             return self._refused(str(error), "whole batches with their CRC")
+        if records and not batches:
+            return self._refused(f"the first {len(records)} bytes of a batch", "a whole batch at least")
         return Append(batches, answer.high_watermark, answer.log_start_offset)
 
     def _refused(self, found: str, expected: str) -> BackOff:

@@ -213,8 +213,8 @@ class ReplicaManager:
         self.flush_if_due(partition)
 
     def follower_failed(self, partition: Partition, error: StorageError) -> None:
-        """The log of a followed partition could not be changed."""
-        if not partition.is_gone:
+        """The log of a followed partition could not be changed. What is no disk's fault is its fetcher's to log."""
+        if isinstance(error, (DiskFull, LogDirFailed)):
             self._write_failed(partition, error)
 
     def acknowledge(

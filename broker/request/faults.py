@@ -295,6 +295,42 @@ class DelegationTokenRequestNotAllowed(Fault):
     code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
+class DelegationTokenAuthDisabled(Fault):
+    """There are no delegation tokens, since there is no key that they would be made with."""
+
+    code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+class DelegationTokenNotFound(Fault):
+    """There is no such delegation token."""
+
+    code = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+
+
+class DelegationTokenOwnerMismatch(Fault):
+    """The delegation token is another user's."""
+
+    code = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+
+
+class DelegationTokenAuthorizationFailed(Fault):
+    """The client may not make delegation tokens of another user."""
+
+    code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+
+
+class DelegationTokenExpired(Fault):
+    """The delegation token has expired."""
+
+    code = ErrorCode.DELEGATION_TOKEN_EXPIRED
+
+
+class InvalidPrincipalType(Fault):
+    """A principal that is no user."""
+
+    code = ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
 class InvalidUpdateVersion(Fault):
     """A level that a feature cannot have here."""
 

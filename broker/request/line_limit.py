@@ -22,8 +22,11 @@ _CAUSED_BY_PEERS: Final = (
     "broker.coordinators.",
     "broker.metrics.",
     "broker.peers.",
+    "broker.raft.remote_quorum",
+    "broker.replication.replica_fetcher",
     "broker.replication.replica_manager",
     "broker.request.faults",
+    "broker.security.",
 )
 """Loggers whose lines are caused by a request, by a connection, by another node, or by one of the partitions that
 clients have made. Nobody outside can repeat the lines of other loggers at will."""

@@ -55,7 +55,8 @@ class SlotOwner(Protocol):
         """``slot`` has its answer: put the connection on its processor's touched list."""
 
     def close_at(self, slot: "ResponseSlot", reason: str) -> None:
-        """Send the answers to requests before ``slot``, then close; ``reason`` goes to the log."""
+        """Send the answers to requests before ``slot``, and the slot's own if there is any, then close; ``reason`` goes
+        to the log."""
 
     def frame_released(self) -> None:
         """One more slot waits for its answer without its frame: perhaps the buffer is free."""
@@ -190,6 +191,8 @@ class RequestStream:
         if self.repeats is not None:
             self.repeats.close()
         self.repeats = NO_REPEATS
+        if self.session.gate is not None:
+            self.session.gate.close()
         self.end_throttle()
 
     def _may_begin(self, slot: "ResponseSlot") -> bool:
@@ -270,6 +273,10 @@ class ResponseSlot:
         self._owner.close_at(self, reason)
         self.stream.cut()
 
+    def close_behind(self, reason: str) -> None:
+        """The answer, which is still to be given, is the connection's last: it is sent, then the connection closes."""
+        self._owner = LastAnswer(self._owner, reason)
+
     def release_frame(self) -> None:
         """The answer comes later and needs the frame no more: the frame's memory may serve another request."""
         self.frame = NO_FRAME
@@ -282,6 +289,29 @@ class ResponseSlot:
     def bequeath(self, heir: SlotOwner) -> None:
         """The connection has closed: ``heir`` takes the answer, to drop it."""
         self._owner = heir
+
+
+class LastAnswer:
+    """A `SlotOwner` between a connection and the slot whose answer is the last one of the connection."""
+
+    __slots__ = ("_owner", "_reason")
+
+    def __init__(self, owner: SlotOwner, reason: str) -> None:
+        self._owner = owner
+        self._reason = reason
+
+    def slot_filled(self, slot: ResponseSlot) -> None:
+        self._owner.close_at(slot, self._reason)
+        slot.stream.cut()
+
+    def close_at(self, slot: ResponseSlot, reason: str) -> None:
+        self._owner.close_at(slot, reason)
+
+    def frame_released(self) -> None:
+        self._owner.frame_released()
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        self._owner.throttle(throttle_time_ms)
 
 
 def _is_produce(slot: ResponseSlot) -> bool:

@@ -1,6 +1,6 @@
 """The session of a connection: who is at its other end, what the client has said of itself, and its throttling."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from broker.request.context import Permissions
@@ -17,6 +17,16 @@ class ClientSoftware(NamedTuple):
 
 
 UNKNOWN_SOFTWARE: Final = ClientSoftware()
+
+
+class SessionGate(Protocol):
+    """The part of a gate that needs no request. `broker.request.gate.gate_of` gives the whole."""
+
+    most_bytes: int
+    """The largest request of a client that is not authenticated."""
+
+    def close(self) -> None:
+        """The connection is closed."""
 
 
 class Peer:
@@ -38,7 +48,9 @@ class Session:
 
     __slots__ = (
         "client_id",
+        "gate",
         "is_authenticated",
+        "is_by_token",
         "is_on_controller_listener",
         "is_plain",
         "peer",
@@ -56,8 +68,11 @@ class Session:
         principal: str = ANONYMOUS,
         is_authenticated: bool = True,
         is_on_controller_listener: bool = False,
+        gate: SessionGate | None = None,
     ) -> None:
         self.peer = peer
+        self.gate = gate
+        """What asks the client who it is; None on a listener without SASL."""
         self.is_on_controller_listener = is_on_controller_listener
         """The APIs of a controller are served to the client, not those of a broker."""
         self.is_plain = is_authenticated and not is_on_controller_listener
@@ -66,6 +81,8 @@ class Session:
         """In Kafka's form: type and name."""
         self.permissions: Permissions | None = None
         """What the principal may do; None where there is no authorizer, so that every principal may do all."""
+        self.is_by_token = False
+        """The client has shown a delegation token: it may not ask for further ones."""
         self.is_authenticated = is_authenticated
         """False until a listener that asks for authentication has it. Until then few APIs are served."""
         self.client_id = ""
@@ -76,9 +93,17 @@ class Session:
         self.throttled_until_ms = 0
         """Monotonic time until which no further request of the client is read or evaluated. 0: not throttled."""
 
-    def authenticate(self, principal: str) -> None:
-        """The client has proved to be ``principal``: all APIs of the listener are served to it from now on."""
+    def authenticate(self, principal: str, *, is_by_token: bool = False) -> None:
+        """The client has proved to be ``principal``: all APIs of the listener are served to it from now on.
+
+        ``is_by_token``: it has shown a delegation token of the principal.
+        """
         self.principal = principal
+        self.is_by_token = is_by_token
         self.permissions = None
         self.is_authenticated = True
         self.is_plain = not self.is_on_controller_listener
+
+    def ask_the_gate(self) -> None:
+        """From now on the gate sees every request first: the client authenticates again, or has to."""
+        self.is_plain = False

@@ -183,3 +183,30 @@ class RequestStats:
             api.rotate()
         for kind in self._kinds.values():
             kind.runs = 0
+
+
+class AuthenticationStats:
+    """The authentications of the clients of one listener."""
+
+    __slots__ = (
+        "failures",
+        "failures_again",
+        "sessions_expired",
+        "successes",
+        "successes_again",
+        "successes_without_lifetime",
+        "us_again",
+    )
+
+    def __init__(self) -> None:
+        self.successes = 0
+        """Clients that have authenticated; authenticating again is counted apart."""
+        self.successes_without_lifetime = 0
+        """Those of them that do not know of authenticating again (KIP-368)."""
+        self.failures = 0
+        self.successes_again = 0
+        self.failures_again = 0
+        self.us_again = 0
+        """Time between handshake and last token of clients that have authenticated again, all together."""
+        self.sessions_expired = 0
+        """Connections closed because their client has not authenticated again in time."""

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from broker.dispatch.registry import Handler, Registry, Shortcut
 from broker.handlers.fetch import FETCH_CONSUMER
+from broker.request.context import RequestContext
 from broker.server.handlers import Handlers
 from protocol.api_keys import FORWARDED, ApiKey
 
@@ -110,17 +111,33 @@ APIS: Final = (
 _ALTER_CONFIGS: Final = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
 """Their handler changes the levels of this broker's loggers, and forwards the rest by itself."""
 
+_TOKENS: Final = (ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN)
+
 
 def _forward(handlers: Handlers) -> Handler[Any, Any]:
     assert handlers.forwarding is not None, "the controller is in this process"
     return handlers.forwarding.forward
 
 
+def _forward_for_tokens(handlers: Handlers) -> Handler[Any, Any]:
+    """The same for delegation tokens, which not every client may ask for: controllers do not ask how it came in."""
+    from broker.handlers.delegation_tokens import check_may_have_tokens
+
+    forward = _forward(handlers)
+
+    def checked(request: Any, context: RequestContext) -> Any:
+        check_may_have_tokens(context)
+        return forward(request, context)
+
+    return checked
+
+
 def serve_all(registry: Registry, handlers: Handlers) -> None:
     """Put every API into the registry: those that only controllers decide forward, where the controllers are others."""
     for api in APIS:
         if api.key in FORWARDED and api.key not in _ALTER_CONFIGS and handlers.membership is not None:
-            registry.serve(api.key, partial(_forward, handlers))
+            forward = _forward_for_tokens if api.key in _TOKENS else _forward
+            registry.serve(api.key, partial(forward, handlers))
             continue
         shortcut = None if api.shortcut is None else partial(api.shortcut, handlers)
         registry.serve(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.dispatch.dispatcher import Dispatcher
@@ -12,14 +13,14 @@ from broker.logs.closing import close_logs
 from broker.logs.loading import Stopped
 from broker.metadata.broker_state import BrokerState
 from broker.metadata.cache import MetadataCache
-from broker.metadata.image.records import InconsistentMetadata
+from broker.metadata.image.records import InconsistentMetadata, Record
 from broker.metadata.registration import RegistrationRefused
 from broker.metrics.http import MetricsEndpoint, Readiness
 from broker.metrics.sources import PERIOD_MS, MetricSources
 from broker.network.acceptor import Bind, CannotListen
 from broker.network.connection_limits import UnknownHost
 from broker.network.socket_options import bound_socket
-from broker.network.socket_server import SocketServer
+from broker.network.socket_server import NO_GATES, SocketServer
 from broker.raft.observers import Observers
 from broker.request.channel import RequestChannel
 from broker.runtime.clock import Clock, Ids
@@ -40,8 +41,10 @@ from storage.files import FileSystem
 from storage.open_files import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
+    from broker.controller.client import ControllerClient
     from broker.metrics.pages import Pages
     from broker.peers.connector import Connector
+    from broker.server.authentication import Authentication
 
 log = logging.getLogger(__name__)
 
@@ -68,9 +71,11 @@ class BrokerServer:
         bind: Bind = bound_socket,
         connector: "Connector | None" = None,
         most_open_files: int = DEFAULT_LIMIT,
+        first_records: Sequence[Record] = (),
     ) -> None:
         """``worker`` makes all worker threads, ``bind`` the listening sockets; ``connector`` connects to other nodes.
-        ``most_open_files``: how many files of segments may be open at a time."""
+        ``most_open_files``: how many files of segments may be open at a time. ``first_records``: what a cluster that
+        is made by this start has beside its features."""
         self._settings = settings
         self._connector = connector
         self._most_open_files = most_open_files
@@ -84,11 +89,13 @@ class BrokerServer:
         self.services = services = Services(
             asyncio.get_running_loop(), clock=clock, files=files, ids=ids, worker=worker
         )
-        self.log_dirs = LogDirs(services.files, settings)
+        self.log_dirs = LogDirs(services.files, settings, first_records)
         self.registry = Registry()
         self.controller_registry = Registry(self.registry.stats)
         """Of the controller listeners; its requests are counted with the others."""
         self._channel = RequestChannel(settings.queued_max_requests)
+        self.metadata = MetadataCache()
+        self._authentication = self._make_authentication()
         try:
             self.socket_server = SocketServer(
                 settings,
@@ -97,6 +104,7 @@ class BrokerServer:
                 channel=self._channel,
                 bind=bind,
                 controller_listeners=settings.opened_controller_listeners,
+                gates=NO_GATES if self._authentication is None else self._authentication.gates,
             )
         except UnknownHost as error:
             raise CannotStart(str(error)) from error
@@ -105,7 +113,6 @@ class BrokerServer:
 
             if fault := fault_of_names(settings.ottla_topics_at_start):
                 raise CannotStart(fault)
-        self.metadata = MetadataCache()
         self.lifecycle = BrokerLifecycle(
             log_dirs=self.log_dirs,
             metadata=self.metadata,
@@ -263,6 +270,7 @@ class BrokerServer:
             raft=components.raft,
             logs=components.logs,
             clock=self.services.clock,
+            ids=self.services.ids,
             own_controller=components.controller,
             auto_creation=components.auto_creation,
             membership=None if self._startup is None else self._startup.membership,
@@ -295,6 +303,8 @@ class BrokerServer:
             self.services.flushers.rotate,
         )
         self.services.scheduler.every(PERIOD_MS, self.metric_sources.period_is_over)
+        if self._settings.delegation_token_secret_key and components.controller is not None:
+            self._remove_expired_tokens(components.controller)
 
         def reconfigure(settings: BrokerSettings) -> None:
             """Apply changed settings to everything outside of the logs that can change while the broker runs."""
@@ -305,6 +315,8 @@ class BrokerServer:
 
         components.dynamic_config.subscribe(reconfigure)
         self._has_served = True
+        if self._authentication is not None:
+            self._authentication.start()
         self.socket_server.start()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -327,6 +339,14 @@ class BrokerServer:
         except* Exception as group:
             self.shutdown.fail(group)
             log.critical("a task of the broker died", exc_info=group)
+
+    def _remove_expired_tokens(self, controller: "ControllerClient") -> None:
+        """Remove delegation tokens that have expired, now and then."""
+        clock = self.services.clock
+        self.services.scheduler.every(
+            self._settings.delegation_token_expiry_check_interval_ms,
+            lambda: controller.remove_expired_delegation_tokens(clock.now_ms()),
+        )
 
     async def _leave(self) -> None:
         """Go on answering until other brokers lead this broker's partitions, where there are other brokers."""
@@ -354,6 +374,8 @@ class BrokerServer:
         is_clean = False
         if self.metrics is not None:
             await self.metrics.close()
+        if self._authentication is not None:
+            await self._authentication.stop()
         served = self._components if self._has_served else None
         try:
             if self._components is not None:
@@ -404,6 +426,19 @@ class BrokerServer:
                 self.shutdown.fail(error)
 
     # Parts
+
+    def _make_authentication(self) -> "Authentication | None":
+        if not any(listener.has_sasl for listener in self._settings.listeners):
+            return None
+        from broker.server.authentication import Authentication, CannotAuthenticate
+
+        services = self.services
+        try:
+            return Authentication(
+                self._settings, metadata=self.metadata, clock=services.clock, make_worker=services.make_worker
+            )
+        except CannotAuthenticate as error:
+            raise CannotStart(str(error)) from error
 
     def _make_endpoint(self) -> MetricsEndpoint | None:
         listener = self._settings.ottla_prometheus_listener

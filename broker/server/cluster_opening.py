@@ -206,6 +206,7 @@ class ClusterOpening:
             controller_endpoint=self._controller_endpoint,
             rack=self._settings.broker_rack,
             directories=self._log_dirs.online_ids,
+            cordoned=self._log_dirs.cordoned_ids,
         )
 
     async def register(self, controller: ControllerClient, logs: LogManager) -> None:

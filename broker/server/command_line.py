@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
+from typing import TYPE_CHECKING
 
 from broker.request.line_limit import LineLimit
 from broker.runtime.clock import LoopClock
@@ -26,6 +27,9 @@ from config.errors import SettingsError
 from config.parse import LoadedSettings
 from config.settings_options import add_settings_options, settings_of
 from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.metadata.image.records import Record
 
 log = logging.getLogger("broker")
 
@@ -68,6 +72,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     _log_to_stderr(options.log_level)
     try:
         loaded = settings_of(options)
+        credentials = _credentials(options.add_scram, loaded)
     except SettingsError as error:
         return _failed(error)
     for notice in loaded.notices:
@@ -82,7 +87,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
             "(ulimit -u, or the limit of processes of a container or service)"
         )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(loaded, signals, most_open_files=min(descriptors // 2, MOST_OPEN_FILES)))
+        most_open_files = min(descriptors // 2, MOST_OPEN_FILES)
+        return runner.run(_serve(loaded, signals, credentials, most_open_files=most_open_files))
+
+
+def _credentials(texts: Sequence[str], loaded: LoadedSettings) -> "Sequence[Record]":
+    """The credentials of `--add-scram`. Raises `SettingsError`."""
+    if not texts:
+        return ()
+    from broker.security.sasl.new_credential import read_credential
+
+    if loaded.settings.is_member:
+        raise SettingsError("--add-scram is for nodes with a controller of their own, and process.roles is broker")
+    return [read_credential(text, os.urandom) for text in texts]
 
 
 def keep_standard_descriptors() -> None:
@@ -140,7 +157,9 @@ def threads_that_start(wanted: int) -> int:
     return len(started)
 
 
-async def _serve(loaded: LoadedSettings, signals: Signals, *, most_open_files: int) -> int:
+async def _serve(
+    loaded: LoadedSettings, signals: Signals, credentials: "Sequence[Record]", *, most_open_files: int
+) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     signals.stop_by(loop, stop.set)
@@ -148,19 +167,24 @@ async def _serve(loaded: LoadedSettings, signals: Signals, *, most_open_files: i
         handler.addFilter(LineLimit(LoopClock(loop, time.time)))
     try:
         with closing(ServiceManager(os.environ, LoopClock(loop, time.time))) as manager:
-            return await _serve_until(stop, loaded, manager, most_open_files=most_open_files)
+            return await _serve_until(stop, loaded, manager, credentials, most_open_files=most_open_files)
     finally:
         signals.has_stopped()
 
 
 async def _serve_until(
-    stop: asyncio.Event, loaded: LoadedSettings, manager: ServiceManager, *, most_open_files: int
+    stop: asyncio.Event,
+    loaded: LoadedSettings,
+    manager: ServiceManager,
+    credentials: "Sequence[Record]",
+    *,
+    most_open_files: int,
 ) -> int:
     if manager.watchdog_ms is not None:
         # On the watchdog's SIGABRT the process writes where the loop was.
         faulthandler.enable()
     try:
-        daemon = BrokerServer(loaded.settings, most_open_files=most_open_files)
+        daemon = BrokerServer(loaded.settings, most_open_files=most_open_files, first_records=credentials)
         # `kill -USR1` logs how long requests take.
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, daemon.socket_server.latencies.log)
         manager.starting(lambda: daemon.progress)
@@ -221,6 +245,13 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=partial(argparse.HelpFormatter, width=HELP_COLUMNS),
     )
     add_settings_options(parser)
+    parser.add_argument(
+        "--add-scram",
+        metavar="CREDENTIAL",
+        action="append",
+        default=[],
+        help="a user of a new data directory, as kafka-storage takes it: SCRAM-SHA-256=[name=alice,password=...]",
+    )
     parser.add_argument(
         "--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="what goes to stderr"
     )

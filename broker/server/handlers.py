@@ -35,7 +35,7 @@ from broker.raft.client import RaftClient
 from broker.raft.observers import Observers
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
-from broker.runtime.clock import Clock
+from broker.runtime.clock import Clock, Ids
 from broker.runtime.worker_thread import WorkerThread
 from config.broker_settings import BrokerSettings
 from storage.log_manager import LogManager
@@ -89,6 +89,7 @@ class Handlers:
     raft: RaftClient
     logs: LogManager
     clock: Clock
+    ids: Ids
     own_controller: ControllerClient | None
     """None where the controllers are other nodes."""
     auto_creation: AutoCreation
@@ -268,7 +269,7 @@ class Handlers:
     def log_dirs(self) -> "LogDirsHandler":
         from broker.handlers.log_dirs import LogDirsHandler
 
-        return LogDirsHandler(self.logs)
+        return LogDirsHandler(self.logs, self.metadata_cache)
 
     @cached_property
     def offset_for_leader_epoch(self) -> "OffsetForLeaderEpochHandler":
@@ -318,8 +319,11 @@ class Handlers:
     @cached_property
     def delegation_tokens(self) -> "DelegationTokensHandler":
         from broker.handlers.delegation_tokens import DelegationTokensHandler
+        from broker.security.delegation_tokens import make_planner
 
-        return DelegationTokensHandler()
+        return DelegationTokensHandler(
+            make_planner(self.settings), lambda: self.controller, self.metadata_cache, clock=self.clock, ids=self.ids
+        )
 
     @cached_property
     def features(self) -> "FeaturesHandler":

@@ -17,6 +17,7 @@ from broker.runtime.clock import Clock
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.shutdown import Shutdown, first_of
 from broker.server.log_dirs import LogDirs
+from config.broker_settings import BrokerSettings
 from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
 from storage.log_dir import LogDir
 from storage.topic_partition import TopicPartition
@@ -166,6 +167,24 @@ class BrokerLifecycle:
         # Not at once: this call may come from the publication of a metadata change.
         directory_id = self._log_dirs.id_of(directory)
         self._call_soon(lambda: self._report(directory_id, partitions))
+
+    def cordon(self, settings: BrokerSettings) -> None:
+        """Let the directories of `cordoned.log.dirs` take no new replicas, and tell the controller."""
+        self._log_dirs.cordon(settings.cordoned_directories)
+        # Not at once: this call may come from the publication of a metadata change.
+        self._call_soon(self._report_cordoned)
+
+    def _report_cordoned(self) -> None:
+        cordoned = self._log_dirs.cordoned_ids
+        if self._membership is not None:
+            self._membership.cordon(cordoned)
+        elif self._controller is not None:  # else the registration will say so
+            try:
+                self._controller.cordon(cordoned)
+            except (DiskFull, TooManyOpenFiles):
+                self._scheduler.once(RETRY_MS, self._report_cordoned)
+            except LogDirFailed:
+                pass  # the metadata log has failed too, and has logged it: the node stops
 
     def partition_removed(self, topic_partition: TopicPartition, error: StorageError) -> None:
         """A partition is offline until the next start, since another process has removed its files."""

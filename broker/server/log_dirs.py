@@ -1,8 +1,9 @@
 """LogDirs: locks the data directories of this node, reads their ids, and formats new ones."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from broker.metadata.image.records import Record
 from broker.raft.formatting import format_directories
 from broker.runtime.clock import Ids
 from broker.server.log_dir_checks import (
@@ -26,9 +27,11 @@ log = logging.getLogger(__name__)
 class LogDirs:
     """The directories of ``log.dirs``, and ``metadata.log.dir`` where it is not among them; locked until `release`."""
 
-    def __init__(self, files: FileSystem, settings: BrokerSettings) -> None:
+    def __init__(self, files: FileSystem, settings: BrokerSettings, first_records: Sequence[Record] = ()) -> None:
+        """``first_records``: what a cluster that is made here has beside its features."""
         self._files = files
         self._settings = settings
+        self._first_records = first_records
         self._locked: dict[str, LogDir] = {}
         self._properties: dict[str, MetaProperties] = {}
         """The `meta.properties` by the path of their directory."""
@@ -99,11 +102,14 @@ class LogDirs:
                     ids=ids,
                     now_ms=now_ms,
                     date=date,
+                    first_records=self._first_records,
                 )
             except LogDirFailed as error:
                 self.start_without(self._locked[path], error)
             else:
                 log.info("formatted %s", path)
+        if self._first_records and self._settings.metadata_directory not in new:
+            log.info("--add-scram has no effect, since %s is not new", self._settings.metadata_directory)
         if is_member:
             mark_membership(self._files, self._settings.metadata_directory)
         self._properties = {path: known[path] for path in self._locked if path in known}
@@ -157,6 +163,16 @@ class LogDirs:
     def online_ids(self) -> list[bytes]:
         """The ids of the log directories that can be used, in the order of ``log.dirs``."""
         return [directory_id for directory_id, directory in self.by_id.items() if not directory.has_failed]
+
+    def cordon(self, paths: Collection[str]) -> None:
+        """Let exactly these directories of ``log.dirs`` take no new replicas (KIP-1066)."""
+        for directory in self.for_logs:
+            directory.is_cordoned = directory.path in paths
+
+    @property
+    def cordoned_ids(self) -> list[bytes]:
+        """The ids of the log directories that can be used and take no new replicas, in the order of ``log.dirs``."""
+        return [directory_id for directory_id in self.online_ids if self.by_id[directory_id].is_cordoned]
 
     @property
     def for_logs(self) -> Sequence[LogDir]:

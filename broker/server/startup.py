@@ -156,6 +156,7 @@ class Startup:
         cluster = await (self._opening.join(loader) if settings.is_member else self._opening.open(loader))
         configs = ConfigView(self._metadata, settings)
         dynamic_config = DynamicBrokerConfig(configs)
+        dynamic_config.subscribe(self._lifecycle.cordon)
         self._logs.producer_id_expiration_ms = dynamic_config.settings.producer_id_expiration_ms
         await self._load_logs(configs)
         if cluster.controller is not None:

@@ -97,6 +97,21 @@ def test_it_answers_from_the_moment_it_says_ready(process: BrokerProcess) -> Non
     assert answer[4:10] == bytes.fromhex("00000007 0000")
 
 
+def test_it_warns_of_a_listener_that_other_machines_can_use_without_authentication(process: BrokerProcess) -> None:
+    process.settings = {
+        "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://0.0.0.0:0",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "advertised.listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+        "inter.broker.listener.name": "INSIDE",
+    }
+    process.start()
+    process.stop()
+
+    (line,) = [line for line in process.log_text().splitlines() if "without authentication" in line]
+    assert "OUTSIDE://0.0.0.0:" in line
+    assert "INSIDE" not in line
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_stops_in_order(process: BrokerProcess, number: signal.Signals) -> None:
     process.start()

@@ -113,7 +113,9 @@ class Victim:
     """The broker that is tried: its handlers below a processor of ours. A new one takes its place when too much has
     been created in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_session: Callable[[InProcessBroker], Session] | None = None) -> None:
+        """``make_session``: makes the session of the connection that the bytes come in on."""
+        self._make_session = make_session or (lambda broker: _plain_session())
         self.unexpected = Unexpected()
         logging.getLogger().addHandler(self.unexpected)
         self._asked = encode_request(1, "neighbour", ApiVersionsRequest(), 0)
@@ -138,7 +140,7 @@ class Victim:
             settings=NetworkSettings(socket_request_max_bytes=_MOST_REQUEST),
             limits=ConnectionLimits(),
         )
-        self._neighbour, _ = self._connect()
+        self._neighbour, _ = self._connect(_plain_session())
         self.unexpected.said.clear()
 
     def _end(self) -> None:
@@ -147,11 +149,10 @@ class Victim:
         self.broker.close()
         shutil.rmtree(self._directory)
 
-    def _connect(self) -> tuple[socket.socket, Connection]:
+    def _connect(self, session: Session) -> tuple[socket.socket, Connection]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        session = Session(Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT"))
         return ours, self._processor.adopt(PlaintextTransport(theirs), session)
 
     def renew_if_full(self) -> None:
@@ -168,6 +169,7 @@ class Victim:
 
     def _turn(self) -> None:
         """Read, handle, send: one turn of the loop."""
+        self.broker.clock.advance(0)
         self._wires.read()
         while len(self._channel):
             turn = HandlerTurn(monotonic_us())
@@ -180,9 +182,10 @@ class Victim:
             turn.ended_us = monotonic_us()
         self._wires.write()
 
-    def converse(self, pieces: Iterable[bytes], hangs_up: bool) -> None:
-        """Send the pieces and take the answers, until the broker closes."""
-        ours, connection = self._connect()
+    def converse(self, pieces: Iterable[bytes], hangs_up: bool) -> Session:
+        """Send the pieces and take the answers, until the broker closes. Returns the session of the connection."""
+        session = self._make_session(self.broker)
+        ours, connection = self._connect(session)
         answered = 0
         try:
             for piece in pieces:
@@ -216,6 +219,11 @@ class Victim:
             assert self._neighbour.recv(1000)[4:10] == b"\0\0\0\1\0\0", "the neighbour is not answered"
         finally:
             ours.close()
+        return session
+
+
+def _plain_session() -> Session:
+    return Session(Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT"))
 
 
 async def _running_loop() -> asyncio.AbstractEventLoop:
@@ -243,17 +251,19 @@ def check(data: bytes) -> None:
     try:
         if _victim is None:
             _victim = Victim()
-        _try(_victim, data)
+        attack(_victim, data)
     finally:
         topic_creation.MAX_PARTITIONS_PER_REQUEST = most_partitions  # type: ignore[misc]
 
 
-def _try(victim: Victim, data: bytes) -> None:
+def attack(victim: Victim, data: bytes) -> Session:
+    """Send ``data`` to a victim as its first byte says. Returns the session of the connection."""
     victim.unexpected.said.clear()
-    victim.converse(_pieces(data), bool(data[0] & HANGS_UP))
+    session = victim.converse(_pieces(data), bool(data[0] & HANGS_UP))
     assert not victim.unexpected.said, "\n".join(victim.unexpected.said)
     assert victim.broker.server.failure is None, victim.broker.server.failure
     victim.renew_if_full()
+    return session
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:

@@ -1,10 +1,10 @@
-"""The fuzzing targets: the entry points of four packages, with checks, seeds and the packages whose branches count."""
+"""The fuzzing targets: the entry points of the packages, with checks, seeds and the packages whose branches count."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fuzz import append, batches, decoders, frames
+from tests.fuzz import append, batches, decoders, frames, sasl
 
 FINDINGS = Path(__file__).resolve().parent / "findings"
 
@@ -39,6 +39,14 @@ TARGETS = {
             seeds=frames.seeds,
             rooms=frames.PACKAGES,
             most_bytes=frames.MOST_BYTES,
+            mutate=frames.mutate,
+        ),
+        Target(
+            name="sasl",
+            check=sasl.check,
+            seeds=sasl.seeds,
+            rooms=sasl.PACKAGES,
+            most_bytes=sasl.MOST_BYTES,
             mutate=frames.mutate,
         ),
         Target(

@@ -126,6 +126,7 @@ class Following:
             previous_broker_epoch=previous_broker_epoch,
             channel=self.channel(),
             applied_offset=lambda: self.image.end_offset - 1,
+            metadata_version=lambda: self.image.features.metadata_version,
             clock=self.clock,
             chance=random.random,
         )

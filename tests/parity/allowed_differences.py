@@ -253,13 +253,6 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         reason="Kafka says what it says of every INVALID_REQUEST; we say what is wrong with this one.",
     ),
     Allowed(
-        api="CREATE_TOPICS",
-        step="a replication factor of *",
-        path="*error_message",
-        when=lambda kafka, ours: str(kafka).startswith(str(ours).removesuffix(".")),
-        reason="Kafka adds that log directories may be cordoned, which they can't be here.",
-    ),
-    Allowed(
         api="INCREMENTAL_ALTER_CONFIGS",
         step="max.connections.per.ip.overrides='x' *",
         path="*error_message",

@@ -70,8 +70,8 @@ MISSING: Final[tuple[Difference, ...]] = (
         "How much of the memory is left is told: kafka_network_socketserver_memorypoolavailable.",
     ),
     Difference(
-        r"kafka_server_socket_server_metrics_(?:\w*authentication\w*|expired_connections_killed_count)\{.*",
-        "Comes with SASL.",
+        r"kafka_server_socket_server_metrics_reauthentication_latency_max\{.*",
+        "The average is told: kafka_server_socket_server_metrics_reauthentication_latency_avg.",
     ),
     Difference(r"kafka_server_(?:\w+_queue_size|request_exempt_request_time)", "Comes with quotas."),
     Difference(

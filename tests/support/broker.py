@@ -195,11 +195,11 @@ class InProcessBroker:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        of_controller = {one.name for one in self.server.socket_server.controller_listeners}
-        session = Session(
-            Peer(host="127.0.0.1", port=len(self._clients) + 1, listener=listener),
-            is_on_controller_listener=listener in of_controller,
-        )
+        acceptors = {one.listener: one for one in self.server.socket_server.acceptors}
+        if listener in acceptors:
+            session = acceptors[listener].session_of("127.0.0.1", len(self._clients) + 1)
+        else:
+            session = Session(Peer(host="127.0.0.1", port=len(self._clients) + 1, listener=listener))
 
         async def adopt() -> Connection:
             return self.server.socket_server.processors[processor].adopt(PlaintextTransport(theirs), session)

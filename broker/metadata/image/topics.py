@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from broker.metadata.image.records import InconsistentMetadata, Record
-from broker.metadata.topic_rules import INTERNAL_TOPICS, collision_key
+from broker.metadata.topic_rules import INTERNAL_TOPICS, collision_key, fault_of_name
 from broker.request.faults import UnknownTopicId
 from protocol.records.cluster_metadata import (
     NO_LEADER_CHANGE,
@@ -165,6 +165,8 @@ class TopicsDelta:
         name, topic_id = record.name, bytes(record.topic_id)
         if self._find_name(name) is not None:
             raise InconsistentMetadata(f"topic {name} is created twice")
+        if (fault := fault_of_name(name)) is not None:  # the name becomes a part of paths
+            raise InconsistentMetadata(f"{name!r} is no name of a topic: {fault}")
         self._edits[topic_id] = _TopicEdit(name, topic_id, None)
         self._new_ids[name] = topic_id
 
@@ -291,6 +293,13 @@ class TopicsDelta:
         return edit
 
     def _put(self, topic: _TopicEdit, partition: PartitionImage) -> None:
+        if partition.index < 0:
+            raise InconsistentMetadata(f"topic {topic.name} has no partition {partition.index}")
+        if partition.directories and len(partition.directories) != len(partition.replicas):
+            raise InconsistentMetadata(
+                f"{topic.name}-{partition.index} has {len(partition.replicas)} replicas in "
+                f"{len(partition.directories)} directories"
+            )
         topic.changed[partition.index] = partition
         if topic.before is not None:
             self.changed_partitions[TopicPartition(topic.name, partition.index)] = partition

@@ -88,6 +88,16 @@ class GroupSeen:
     """The assignment of each member, in no order."""
 
 
+class Login(NamedTuple):
+    """How a client authenticates by SASL."""
+
+    mechanism: str
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    """A token of OAUTHBEARER, which says itself who the user is."""
+
+
 class RequestFailed(Exception):
     """The broker refused a request; `code` is Kafka's error code."""
 
@@ -99,7 +109,7 @@ class RequestFailed(Exception):
 class Client(Protocol):
     name: str
 
-    def __init__(self, bootstrap: str) -> None: ...
+    def __init__(self, bootstrap: str, login: Login | None = None) -> None: ...
 
     def create_topic(
         self, topic: str, *, partitions: int = 1, replication: int = 1, configs: Mapping[str, str] | None = None
@@ -167,10 +177,10 @@ class Client(Protocol):
         ...
 
 
-def connect(name: str, bootstrap: str) -> Client:
-    """The client of this name. Its library is imported by this call."""
+def connect(name: str, bootstrap: str, login: Login | None = None) -> Client:
+    """The client of this name. Its library is imported by this call. ``login``: the listener has SASL."""
     module = importlib.import_module(f"tests.support.clients.{name.replace('-', '_')}_client")
-    return cast("type[Client]", module.StockClient)(bootstrap)
+    return cast("type[Client]", module.StockClient)(bootstrap, login)
 
 
 def values(received: Iterable[Received]) -> list[bytes | None]:

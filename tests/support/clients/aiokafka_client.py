@@ -20,6 +20,7 @@ from tests.support.clients import (
     Cluster,
     Committed,
     GroupSeen,
+    Login,
     Place,
     Produced,
     Received,
@@ -33,11 +34,30 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def _token_provider(token: str) -> Any:
+    from aiokafka.abc import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):
+        async def token(self) -> str:
+            return token
+
+    return Provider()
+
+
 class StockClient:
     name = "aiokafka"
 
-    def __init__(self, bootstrap: str) -> None:
-        self._address = {"bootstrap_servers": bootstrap}
+    def __init__(self, bootstrap: str, login: Login | None = None) -> None:
+        self._address: dict[str, Any] = {"bootstrap_servers": bootstrap}
+        if login is not None:
+            self._address |= {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": login.mechanism,
+                "sasl_plain_username": login.user,
+                "sasl_plain_password": login.password,
+            }
+            if login.token:
+                self._address["sasl_oauth_token_provider"] = _token_provider(login.token)
 
     def create_topic(
         self, topic: str, *, partitions: int = 1, replication: int = 1, configs: Mapping[str, str] | None = None

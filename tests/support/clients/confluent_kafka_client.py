@@ -23,6 +23,7 @@ from tests.support.clients import (
     Cluster,
     Committed,
     GroupSeen,
+    Login,
     Place,
     Produced,
     Received,
@@ -39,8 +40,17 @@ T = TypeVar("T")
 class StockClient:
     name = "confluent-kafka"
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, login: Login | None = None) -> None:
         self._address: dict[str, Any] = {"bootstrap.servers": bootstrap}
+        if login is not None:
+            self._address |= {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanisms": login.mechanism,
+                "sasl.username": login.user,
+                "sasl.password": login.password,
+            }
+            if token := login.token:
+                self._address["oauth_cb"] = lambda _: (token, time.time() + 600)
 
     def create_topic(
         self, topic: str, *, partitions: int = 1, replication: int = 1, configs: Mapping[str, str] | None = None

@@ -17,6 +17,7 @@ from tests.support.clients import (
     Cluster,
     Committed,
     GroupSeen,
+    Login,
     Place,
     Produced,
     Received,
@@ -28,11 +29,30 @@ if TYPE_CHECKING:
     from tests.support.clients.members import GroupConsumer, Membership, Tell
 
 
+def _token_provider(token: str) -> Any:
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):
+        def token(self) -> str:
+            return token
+
+    return Provider()
+
+
 class StockClient:
     name = "kafka-python"
 
-    def __init__(self, bootstrap: str) -> None:
-        self._address = {"bootstrap_servers": bootstrap}
+    def __init__(self, bootstrap: str, login: Login | None = None) -> None:
+        self._address: dict[str, Any] = {"bootstrap_servers": bootstrap}
+        if login is not None:
+            self._address |= {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": login.mechanism,
+                "sasl_plain_username": login.user,
+                "sasl_plain_password": login.password,
+            }
+            if login.token:
+                self._address["sasl_oauth_token_provider"] = _token_provider(login.token)
 
     @contextlib.contextmanager
     def _admin(self) -> Iterator[Any]:

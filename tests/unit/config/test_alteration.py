@@ -123,7 +123,8 @@ def test_key_stores_are_changed_for_a_listener_only() -> None:
         ("log.cleaner.dedupe.buffer.size", "1048576", "must be at least 1MB per cleaner thread"),
         ("log.local.retention.ms", "-1", "Value must not be -1 as log.retention.ms value is set as 604800000."),
         ("log.local.retention.ms", "604800001", "must not be more than log.retention.ms property value: 604800000"),
-        ("cordoned.log.dirs", "/x", "must be present in log.dirs or log.dir. Missing entries : /x"),
+        ("cordoned.log.dirs", "/x", "cordoned.log.dirs is '/x', expected entries of log.dirs, which has ./data"),
+        ("cordoned.log.dirs", "*,./data", "cordoned.log.dirs is '*,./data', expected * alone, or directories"),
         ("num.partitions", "3", "Cannot update these configs dynamically: [num.partitions]"),
     ],
 )

@@ -253,7 +253,7 @@ def test_the_value_of_an_unknown_variable_is_not_repeated() -> None:
             {"KAFKA_ADVERTISED_LISTENERS": "SSL://broker:9093"},
             "listeners has SSL://0.0.0.0:9093, which speaks SSL, but",
         ),
-        ({"KAFKA_SSL_KEYSTORE_FILENAME": "k.jks"}, "KAFKA_SSL_KEYSTORE_FILENAME is set, but TLS and SASL do not exist"),
+        ({"KAFKA_SSL_KEYSTORE_FILENAME": "k.jks"}, "KAFKA_SSL_KEYSTORE_FILENAME is set, but TLS does not exist"),
         ({"KAFKA_AUTHORIZER_CLASS_NAME": "Acls"}, "authorizer.class.name is 'Acls', but there is no authorizer here"),
         ({"KAFKA_CREATE_TOPICS": "orders:many:1"}, "ottla.topics.at.start is 'orders:many', expected a whole number"),
     ],

@@ -355,29 +355,21 @@ def test_every_default_is_among_the_values_allowed() -> None:
         (
             "ssl.keystore.location",
             "/k.jks",
-            "ssl.keystore.location is set, but TLS and SASL do not exist here yet, and a listener that was meant to be "
-            "secured is not opened without them",
+            "ssl.keystore.location is set, but TLS does not exist here yet, and a listener that was meant to be "
+            "secured is not opened without it",
         ),
         (
-            "listener.name.plaintext.scram-sha-256.sasl.jaas.config",
-            "geheim",
-            "listener.name.plaintext.scram-sha-256.sasl.jaas.config is set, but TLS and SASL do not exist here "
-            "yet, and a "
-            "listener that was meant to be secured is not opened without them",
-        ),
-        (
-            "sasl.enabled.mechanisms",
-            "PLAIN",
-            "sasl.enabled.mechanisms is set, but TLS and SASL do not exist here yet, and a listener that was "
-            "meant to be "
-            "secured is not opened without them",
+            "security.inter.broker.protocol",
+            "SASL_PLAINTEXT",
+            "security.inter.broker.protocol is 'SASL_PLAINTEXT', but brokers talk to each other without TLS and SASL "
+            "here: leave it out",
         ),
         (
             "listeners",
             "SASL_SSL://:9093",
-            "listeners has SASL_SSL://:9093, which speaks SASL_SSL, but TLS and SASL do not exist here yet, and "
+            "listeners has SASL_SSL://:9093, which speaks SASL_SSL, but TLS does not exist here yet, and "
             "a listener "
-            "that was meant to be secured is not opened without them; expected PLAINTEXT",
+            "that was meant to be secured is not opened without it; expected PLAINTEXT or SASL_PLAINTEXT",
         ),
         (
             "authorizer.class.name",

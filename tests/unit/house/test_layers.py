@@ -20,7 +20,8 @@ ENTRIES = (
         "logs",
         "membership",
     ),
-    *("metadata", "metrics", "network", "peers", "raft", "replication", "request", "runtime", "server", "tools"),
+    *("metadata", "metrics", "network", "peers", "raft", "replication", "request", "runtime", "security", "server"),
+    "tools",
 )
 
 

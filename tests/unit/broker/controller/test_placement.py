@@ -70,12 +70,13 @@ def test_a_fenced_broker_has_a_replica_where_its_rack_has_no_other():
     ("racks", "fenced", "factor", "reason"),
     [
         ({None: [1, 2]}, [], 0, "Invalid replication factor 0: the replication factor must be positive."),
-        ({None: [1, 2]}, [1, 2], 1, "All brokers are currently fenced."),
+        ({None: [1, 2]}, [1, 2], 1, "All brokers are currently fenced, or have all their log directories cordoned."),
         (
             {None: [1, 2]},
             [1],
             3,
-            "The target replication factor of 3 cannot be reached because only 2 broker(s) are registered.",
+            "The target replication factor of 3 cannot be reached because only 2 broker(s) are registered or some "
+            "brokers have all their log directories cordoned.",
         ),
     ],
 )
@@ -83,7 +84,7 @@ def test_what_cannot_be_placed_is_refused_in_kafkas_words(racks, fenced, factor,
     with pytest.raises(InvalidReplicationFactor) as refused:
         placer(racks, fenced=fenced).check(factor)
 
-    assert str(refused.value) == f"{UNABLE} {factor} time(s): {reason}"
+    assert str(refused.value) == reason
 
 
 def create(cluster, **topic):
@@ -131,7 +132,7 @@ def test_more_replicas_than_brokers_are_refused():
     assert create(cluster, replication_factor=3) == (
         E.INVALID_REPLICATION_FACTOR,
         f"{UNABLE} 3 time(s): The target replication factor of 3 cannot be reached because only 2 broker(s) are "
-        "registered.",
+        "registered or some brokers have all their log directories cordoned.",
     )
 
 

@@ -106,6 +106,7 @@ class Joining:
         self.controllers = controllers
         self.clock = ManualClock()
         self.applied = 100
+        self.metadata_version = 25
         quorum = type("Quorum", (), {"leader": lambda _: controllers.leading()})()
         self.member = BrokerMember(
             REGISTRATION,
@@ -118,6 +119,7 @@ class Joining:
                 timeout_ms=4_500,
             ),
             applied_offset=lambda: self.applied,
+            metadata_version=lambda: self.metadata_version,
             clock=self.clock,
             chance=random.Random(30).random,
         )
@@ -219,6 +221,36 @@ def test_a_directory_that_fails_is_reported_at_once_and_with_each_heartbeat() ->
         assert await one.until(lambda: len(controllers.heartbeats) > count) < 50
         await one.until(lambda: len(controllers.heartbeats) == count + 2)
         assert [each.offline_log_dirs for each in controllers.heartbeats[-2:]] == [DIRECTORIES[:1]] * 2
+
+    joining(test)
+
+
+def test_cordoned_directories_are_told_at_once_where_the_cluster_has_them() -> None:
+    async def test(one: Joining, controllers: Controllers) -> None:
+        one.member.ready()
+        one.member.cordon([REGISTRATION.directories[0]])
+        await one.until(one.member.unfenced.is_set)
+        one.metadata_version = 29
+        await one.until(lambda: len(controllers.heartbeats) == 4)
+        assert {heartbeat.cordoned_log_dirs for heartbeat in controllers.heartbeats} == {None}
+
+        one.metadata_version = 30
+        await one.until(lambda: len(controllers.heartbeats) == 5)
+        assert controllers.heartbeats[-1].cordoned_log_dirs == [REGISTRATION.directories[0]]
+
+        one.member.cordon([])
+        assert await one.until(lambda: len(controllers.heartbeats) == 6) < 100
+        assert controllers.heartbeats[-1].cordoned_log_dirs == []
+
+    joining(test)
+
+
+def test_nothing_is_told_of_directories_before_the_settings_are_known() -> None:
+    async def test(one: Joining, controllers: Controllers) -> None:
+        one.metadata_version = 30
+        one.member.ready()
+        await one.until(one.member.unfenced.is_set)
+        assert {heartbeat.cordoned_log_dirs for heartbeat in controllers.heartbeats} == {None}
 
     joining(test)
 

@@ -390,3 +390,25 @@ def test_the_records_of_an_image_add_up_to_it(history):
     assert again.topics.names_by_collision_key == image.topics.names_by_collision_key
     assert content(MetadataDelta.of_snapshot(image, again.records()).apply(0)) == content(image)
     assert MetadataDelta.of_snapshot(image, again.records()).is_empty
+
+
+@pytest.mark.parametrize("name", ["", "..", "../../etc", "a/b", "a\0b", "x" * 250])
+def test_a_topic_whose_name_would_be_no_directory_is_inconsistent(name):
+    with pytest.raises(InconsistentMetadata, match="is no name of a topic: Topic name is invalid"):
+        image_of(TopicRecord(name=name, topic_id=ORDERS))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"partition_id": -5}, "topic orders has no partition -5"),
+        ({"directories": [DIRECTORY]}, "orders-0 has 2 replicas in 1 directories"),
+    ],
+)
+def test_a_partition_that_cannot_be_is_inconsistent(change, problem):
+    fields = {"partition_id": 0, "directories": [], **change}
+    partition = PartitionRecord(
+        topic_id=ORDERS, replicas=[1, 2], isr=[1], leader=1, leader_epoch=0, partition_epoch=0, **fields
+    )
+    with pytest.raises(InconsistentMetadata, match=problem):
+        image_of(TopicRecord(name="orders", topic_id=ORDERS), partition)

@@ -115,6 +115,15 @@ def test_data_directories_are_told_of(broker: InProcessBroker) -> None:
     assert 0 < free < page[f'ottla_log_directory_total_bytes{{logDirectory="{directory}"}}']
 
 
+def test_cordoned_directories_are_told_of(tmp_path: Path) -> None:
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    with running_broker(tmp_path / "one", log_dirs=f"{one},{two}", cordoned_log_dirs=two) as broker:
+        page = scrape(broker)
+    assert page["kafka_log_logmanager_cordonedlogdirectorycount"] == 1
+    assert page[f'kafka_log_logmanager_logdirectorycordoned{{logDirectory="{one}"}}'] == 0
+    assert page[f'kafka_log_logmanager_logdirectorycordoned{{logDirectory="{two}"}}'] == 1
+
+
 def test_a_disk_that_cannot_be_asked_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = FaultyFileSystem()
     with running_broker(tmp_path, files=files) as broker:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+import broker.raft.observer as observer_module
 from broker.raft.observer import AnswerRefused, Next, NodeIdTaken, WrongCluster
 from broker.request.node import Endpoint
 from protocol.errors import ErrorCode
@@ -219,6 +220,51 @@ def test_damaged_records_are_not_kept():
     assert (listener.names, follower.end_offset) == ([], 0)
     follow(controller, follower, answers=1)
     assert listener.names == ["a"]
+
+
+def test_the_beginning_of_a_batch_alone_is_refused_and_not_asked_for_without_end():
+    controller = leading("a")
+    follower = observer(Listener())
+    follow(controller, follower, answers=1)
+    answer = controller.answer(follower.request())
+    ((one,),) = (topic.partitions for topic in answer.responses)
+    begun = replace(one, records=one.records[:60])
+
+    with pytest.raises(AnswerRefused, match="node 100 has sent the first 60 bytes of a batch alone"):
+        follower.answered(replace(answer, responses=[replace(answer.responses[0], partitions=[begun])]))
+
+
+def test_records_that_are_never_committed_are_not_held_without_end(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(observer_module, "MOST_UNCOMMITTED_BYTES", 1_000)
+    controller, listener = leading("a"), Listener()
+    follower = observer(listener)
+    follow(controller, follower)
+    controller.append(*("x" * 100 for _ in range(8)))
+    follow(controller, follower, answers=1)
+    controller.append("b" * 100)
+
+    with pytest.raises(AnswerRefused, match=r"committed nothing of \d+ bytes of records from offset 2 on"):
+        follow(controller, follower, answers=1)
+
+    controller.commit(controller.end_offset)
+    follow(controller, follower, answers=1)
+    assert listener.names[-1] == "b" * 100
+
+
+@pytest.mark.parametrize("size", [-1, 0, 2**30 + 1, 2**63 - 1])
+def test_no_snapshot_of_an_absurd_size_is_begun(size: int):
+    controller = leading("a")
+    controller.snapshot(controller.log, forget=True)
+    follower = observer(Listener())
+    follow(controller, follower)
+    answer = controller.answer(follower.request())
+    ((one,),) = (topic.partitions for topic in answer.topics)
+    absurd = replace(one, size=size)
+
+    with pytest.raises(AnswerRefused, match=rf"\.checkpoint has {size} bytes, it may have 1 to 1073741824"):
+        follower.answered(replace(answer, topics=[replace(answer.topics[0], partitions=[absurd])]))
+
+    assert isinstance(follower.request(), FetchRequest)
 
 
 def test_a_gap_between_records_is_not_kept():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from broker.replication.replica_fetch import (
     EARLIEST_LOCAL,
+    LARGEST_OFFSET,
     LATEST,
     Append,
     AskOffset,
@@ -25,8 +27,9 @@ from broker.replication.replica_fetch import (
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from storage.batch.record_batch import read_header
-from storage.errors import OffsetOutOfRange
+from storage.errors import OffsetOutOfRange, StorageError
 from storage.log import Log
+from tests.support.batches import changed, record, stored
 from tests.support.logs import SMALL, LogHome, T, batch_of, marker
 
 OfPartition = FetchResponse.Response.Partition
@@ -56,12 +59,12 @@ class Replica:
         self.log.append_all(T)
 
     def restart(self, *, clean: bool) -> None:
-        watermark = self.log.high_watermark
+        watermark, log_start = self.log.high_watermark, self.log.log_start_offset  # as their checkpoints say
         if clean:
             self.log.close(T)
         else:
             self.log.abandon()
-        self.log = self.home.open(clean=clean, high_watermark=watermark)
+        self.log = self.home.open(clean=clean, high_watermark=watermark, log_start_offset=log_start)
 
     # As a leader
 
@@ -276,7 +279,9 @@ def test_a_log_with_records_takes_no_batch_that_begins_before_its_end(leader: Re
     step = fetch.answered(leader._found(leader.content[0]))
 
     assert isinstance(step, BackOff)
-    assert step.problem == "node 1 has sent offsets 0 to 2, expected 2 or more; nothing of it was written"
+    assert step.problem == (
+        f"node 1 has sent offsets 0 to 2, expected offsets from 2 to {LARGEST_OFFSET}; nothing of it was written"
+    )
 
 
 def test_a_log_that_ends_behind_the_leaders_is_cut_to_its_end(leader: Replica, follower: Replica) -> None:
@@ -322,10 +327,16 @@ def damaged(records: bytes, at: int, value: int) -> bytes:
     ("change", "problem"),
     [
         (lambda data: damaged(data, len(data) - 1, 0xEE), "CRC"),
-        (lambda data: damaged(data, 7, 0), r"offsets 0 to 0, expected 1 or more"),
+        (lambda data: damaged(data, 7, 0), r"offsets 0 to 0, expected offsets from 1 to 9223372036854775806"),
+        (lambda data: changed(data, last_offset_delta=-1), r"offsets 1 to 0, expected offsets from 1 to"),
+        (lambda data: changed(data, base_offset=2**63 - 1), r"offsets 9223372036854775807 to 9223372036854775807, exp"),
         (lambda data: damaged(data, 15, 2), r"epoch 2 at offset 1, expected 3 to 3"),
         (lambda data: damaged(data, 15, 4), r"epoch 4 at offset 1, expected 3 to 3"),
         (lambda data: damaged(data, 16, 1), "magic 1"),
+        (lambda data: data[:-1], r"the first \d+ bytes of a batch, expected a whole batch at least"),
+        (lambda data: data[:11], "the first 11 bytes of a batch, expected a whole batch at least"),
+        (lambda data: b"HTTP/1.1 400 Bad Request\r\n\r\n" * 4, "magic 32"),
+        (lambda data: bytes(100), "zeros where a batch is expected"),
     ],
 )
 def test_nothing_is_written_of_what_no_leader_sends(leader, follower, change, problem: str) -> None:  # type: ignore[no-untyped-def]
@@ -340,6 +351,97 @@ def test_nothing_is_written_of_what_no_leader_sends(leader, follower, change, pr
     assert step.problem.startswith("node 1 has sent ")
     assert re.search(problem, step.problem), step.problem
     assert follower.log.log_end_offset == 1
+
+
+def test_no_log_is_cut_to_an_offset_that_there_is_not(leader: Replica, follower: Replica) -> None:
+    leader.write(b"a")
+    follower.follow(leader)
+    fetch = fetch_of(follower, leader)
+    diverging = OfPartition.DivergingEpoch(epoch=2, end_offset=-1)
+
+    for step in (
+        fetch.answered(OfPartition(partition_index=0, high_watermark=1, records=None, diverging_epoch=diverging)),
+        fetch.offset_answered(AskOffset(LATEST), -1),
+        fetch.offset_answered(AskOffset(EARLIEST_LOCAL), -2),
+    ):
+        assert isinstance(step, BackOff)
+        assert re.match("node 1 has sent .*-[12].*, expected an offset; nothing of it was written", str(step.problem))
+
+
+@pytest.mark.parametrize("offsets", [range(0, 60, 3), (0, 1, 2**31 + 5, 2**31 + 6, 2**40), (2**31,)])
+def test_the_gaps_of_a_log_that_was_compacted_are_no_losses_after_a_kill(
+    follower: Replica, offsets: Sequence[int]
+) -> None:
+    for offset in offsets:
+        fetch = ReplicaFetch(follower.log, leader_id=1, leader_epoch=3)
+        batch = stored(offset=offset, leader_epoch=3)
+        answer = OfPartition(
+            partition_index=0, high_watermark=offset + 1, records=memoryview(batch), log_start_offset=0
+        )
+        step = fetch.answered(answer)
+        assert isinstance(step, Append)
+        append(follower.log, step, T)
+    assert len(follower.log.segments) > 1
+
+    follower.restart(clean=False)
+
+    assert [header.base_offset for header, _ in follower.log.batches()] == list(offsets)
+    assert follower.log.high_watermark == offsets[-1] + 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_a_leader_sends_the_log_goes_on_or_says_why_not(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    follower = Replica(tmp_path, 2)
+    log = follower.log
+    edges = (-(2**63), -1, 0, 1, 2**31, 2**62, 2**63 - 1)
+    edges_of = {
+        "base_offset": edges,
+        "base_timestamp": edges,
+        "max_timestamp": edges,
+        "producer_id": edges,
+        "last_offset_delta": (-1, 0, 7, 2**31 - 1),
+        "record_count": (-1, 0, 7, 2**31 - 1),
+        "base_sequence": (-1, 0, 7, 2**31 - 1),
+        "partition_leader_epoch": (-1, 2, 3, 4),
+        "producer_epoch": (-1, 0, 2**15 - 1),
+        "attributes": (-1, 1, 3, 7, 16, 32, 48),
+    }
+    for _ in range(20):
+        batch = stored([record(chance.randbytes(chance.randrange(40)), key=b"\0\0\0\1")], offset=log.log_end_offset)
+        names = chance.sample(list(edges_of), chance.randrange(4))
+        records = changed(
+            batch, **{"partition_leader_epoch": 3, **{name: chance.choice(edges_of[name]) for name in names}}
+        )
+        answer = OfPartition(
+            partition_index=0,
+            error_code=chance.choice((ErrorCode.NONE,) * 6 + (ErrorCode.OFFSET_OUT_OF_RANGE,)),
+            high_watermark=chance.choice(edges),
+            log_start_offset=chance.choice(edges),
+            records=memoryview(records[: len(records) - chance.choice((0, 0, 0, 30))]),
+            diverging_epoch=OfPartition.DivergingEpoch(
+                epoch=chance.choice((-1,) * 6 + (3,)), end_offset=chance.choice(edges)
+            ),
+        )
+        fetch = ReplicaFetch(log, leader_id=1, leader_epoch=3)
+        step = fetch.answered(answer)
+        while isinstance(step, AskOffset):
+            step = fetch.offset_answered(step, chance.choice(edges))
+        try:
+            match step:
+                case Append():
+                    append(log, step, T)
+                case Truncate(offset):
+                    log.expect_truncation_to(offset)
+                    log.truncate_to(offset, T)
+                case BeginAnew(offset):
+                    log.truncate_fully_to(offset, T)
+        except StorageError:  # such as a marker that cannot be read
+            pass
+        assert 0 <= log.log_start_offset <= log.high_watermark <= log.log_end_offset < 2**63
+    before = log.log_end_offset
+    follower.restart(clean=False)
+    assert follower.log.log_end_offset == before
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,6 +40,10 @@ class Leader:
         self.session: dict[tuple[bytes, int], FetchRequest.Topic.Partition] = {}
         """What is wanted in the one session that there is."""
         self.session_id = 0
+        self.damaged: set[tuple[bytes, int]] = set()
+        """Partitions whose records come with a changed byte."""
+        self.repeats = False
+        """Each partition comes twice, and beside it others that nobody has asked for."""
 
     async def ask(self, request: Any, answer: type, *, timeout_ms: int, largest_answer_bytes: int = 0) -> Any:
         self.asked.append(request)
@@ -57,7 +62,11 @@ class Leader:
                 replica = self.replicas.get((bytes(topic.topic_id), wanted.partition))
                 one = refusal(ErrorCode.UNKNOWN_TOPIC_ID) if replica is None else replica.answer(wanted)
                 one.partition_index = wanted.partition
+                if (bytes(topic.topic_id), wanted.partition) in self.damaged and one.records:
+                    one.records = memoryview(bytes(one.records[:-1]) + b"\xee")
                 found.append(one)
+                if self.repeats:
+                    found += [one, replace(one, partition_index=9), replace(one, partition_index=-1)]
             responses.append(FetchResponse.Response(topic_id=topic.topic_id, partitions=found))
         return FetchResponse(error_code=self.error_code, responses=[] if self.error_code else responses)
 
@@ -301,6 +310,47 @@ def test_a_full_disk_is_logged_once_and_tried_again(tmp_path: Path, caplog: pyte
     following(tmp_path, test)
     lines = [text for text in caplog.messages if "is not replicated" in text]
     assert lines == ["orders-0 is not replicated, trying again: no space in the directory"]
+
+
+def test_a_partition_whose_answers_are_damaged_holds_no_other_one_up_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(one: Following) -> None:
+        bad, behind = one.add("orders", 0)
+        good, follower = one.add("orders", 1)
+        bad.write(b"a")
+        one.leader.damaged.add((TOPIC_IDS["orders"], 0))
+        for number in range(1, 40):
+            good.write(b"%d" % number)
+            await one.until(lambda number=number: len(follower.content) == number)  # type: ignore[misc]
+        await one.until(lambda: one.clock.monotonic_ms() > 10_000)
+        assert behind.content == []
+        assert one.fetcher.failed == 1
+        fetches = sum(
+            any(wanted.partition == 0 for wanted in topic.partitions)
+            for request in one.leader.fetches
+            for topic in request.topics
+        )
+        assert fetches <= 12  # one in a back-off of a second
+        one.leader.damaged.clear()
+        await one.until(lambda: behind.content == bad.content)
+        assert one.fetcher.failed == 0
+
+    following(tmp_path, test)
+    (line,) = [text for text in caplog.messages if "is not replicated" in text]
+    assert line.startswith("orders-0 is not replicated, trying again: node 1 has sent position 0: ")
+
+
+def test_partitions_that_were_not_asked_for_or_come_twice_are_passed_over(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        theirs.write(b"a")
+        one.leader.repeats = True
+        await one.until(lambda: ours.content == theirs.content)
+        theirs.write(b"b")
+        await one.until(lambda: ours.content == theirs.content)
+
+    following(tmp_path, test)
 
 
 def test_who_has_got_records_is_asked_for_last(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""SASL: the mechanisms by which clients prove who they are, and the states of a connection on the way there."""
