@@ -25,7 +25,7 @@ from typing import Any, Final
 from broker.network.socket_options import SocketOptions
 from broker.peers.connector import PeerTransport
 from broker.peers.endpoint import PeerEndpoint
-from storage.batch.record_batch import HEADER_SIZE
+from storage.batch.record_batch import HEADER_SIZE, computed_crc
 from tests.simulation.loop import Pollable, SimulatedLoop
 from tests.simulation.process import CURRENT, SimulatedProcess
 from tests.simulation.trace import Trace
@@ -58,10 +58,13 @@ def _is_between_brokers(sender: "SimulatedSocket") -> bool:
     return all(one.process.files is not None for one in (sender, sender.other))
 
 
-def _begins_with_batch(data: bytes) -> bool:
-    """Whether these bytes begin as a batch does: an offset, a length, an epoch, and the
-    magic number 2."""
-    return len(data) >= HEADER_SIZE and data[16] == 2 and not any(data[:5]) and not any(data[12:15])
+def _first_batch_bytes(data: bytes) -> int:
+    """The size of the record batch that these bytes begin with; 0 if they begin with none, or with a part of one."""
+    if len(data) < HEADER_SIZE or data[16] != 2:
+        return 0
+    size = int.from_bytes(data[8:12], "big") + LENGTH_BYTES
+    is_batch = HEADER_SIZE <= size <= len(data) and computed_crc(data, 0, size) == int.from_bytes(data[17:21], "big")
+    return size if is_batch else 0
 
 
 @dataclass(slots=True)
@@ -358,7 +361,7 @@ class SimulatedNetwork:
         random, weather = self.random, self.weather
         self.trace.add(f"sent {sender!r}", data)
         sender.sent(len(data))
-        if weather.damage_share and _is_between_brokers(sender) and _begins_with_batch(data):
+        if weather.damage_share and _is_between_brokers(sender):
             data = self._perhaps_damaged(data)
         if random.random() < weather.loss_share:
             kept = random.randint(0, len(data))
@@ -374,11 +377,11 @@ class SimulatedNetwork:
             self._deliver(sender, data)
 
     def _perhaps_damaged(self, data: bytes) -> bytes:
-        """Batches of which one byte may be another; their CRC says so."""
-        if self.random.random() >= self.weather.damage_share:
+        """The bytes; if they begin with a batch, one bit of it may be another, as its CRC shows."""
+        size = _first_batch_bytes(data)
+        if not size or self.random.random() >= self.weather.damage_share:
             return data
-        size = int.from_bytes(data[8:12], "big") + LENGTH_BYTES
-        place = self.random.randrange(CRC_COVERS_FROM, min(size, len(data)))
+        place = self.random.randrange(CRC_COVERS_FROM, size)
         self.trace.add(f"damaged at {place}")
         return data[:place] + bytes([data[place] ^ (1 << self.random.randrange(8))]) + data[place + 1 :]
 

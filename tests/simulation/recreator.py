@@ -76,7 +76,8 @@ class Recreator:
         reader = Reader(self._client, FLEETING, READ_UNCOMMITTED, topic_id=self._topic_id)
         records: dict[int, StoredRecord] = {}
         # A new leader's high watermark may still be below what was acknowledged.
-        while reader.offset <= max(self._acknowledged, default=-1) or not reader.has_reached_end:
+        last = max(self._acknowledged, default=-1) if self._is_kept else -1
+        while reader.offset <= last or not reader.has_reached_end:
             records.update((one.offset, one) for one in await reader.read() or ())
             if not reader.has_reached_end:
                 await self._client.pause()
