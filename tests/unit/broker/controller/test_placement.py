@@ -75,8 +75,8 @@ def test_a_fenced_broker_has_a_replica_where_its_rack_has_no_other():
             {None: [1, 2]},
             [1],
             3,
-            "The target replication factor of 3 cannot be reached because only 2 broker(s) are registered or some brokers "
-            "have all their log directories cordoned.",
+            "The target replication factor of 3 cannot be reached because only 2 broker(s) are registered or some "
+            "brokers have all their log directories cordoned.",
         ),
     ],
 )
