@@ -126,6 +126,11 @@ class LogManager:
         """The logs that stand in a data directory."""
         return [log for topic_partition, log in self._logs.items() if self._log_dirs[topic_partition] is directory]
 
+    def count_in(self, directory: LogDir) -> int:
+        """How many logs stand in a data directory, copies of logs that are moved to it included."""
+        copies = sum(future.directory is directory for future in self.futures.all())
+        return len(self.in_directory(directory)) + copies
+
     @property
     def directories(self) -> tuple[LogDir, ...]:
         """The data directories, failed ones included."""

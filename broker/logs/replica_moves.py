@@ -18,7 +18,7 @@ from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.worker_thread import MakeWorker, WorkerThread
-from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
+from storage.errors import DiskFull, FilesRemoved, LogDirFailed, StorageError, TooManyOpenFiles
 from storage.future_logs import FutureLog
 from storage.log import Log
 from storage.log_dir import LogDir
@@ -52,6 +52,13 @@ class AssignDirectory(Protocol):
 
     def __call__(self, topic_id: bytes, partition: int, directory_id: bytes, then: Callable[[], None]) -> None:
         """``then`` is called once the controller knows it."""
+
+
+def as_storage_error(error: StorageError | FileNotFoundError) -> StorageError:
+    """The error itself, or what it means that a file of a log is missing."""
+    if isinstance(error, StorageError):
+        return error
+    return FilesRemoved(f"{error.filename} is gone: another process has removed it")
 
 
 class Move:
@@ -281,13 +288,16 @@ class ReplicaMoves:
                 else:
                     await self._pause(FOLLOWING_MS)
                 move.is_waiting_logged = False
-            except (DiskFull, TooManyOpenFiles) as error:
+            except (StorageError, FileNotFoundError) as error:
+                if not self._is_wanted_still(move):
+                    break  # the copy was removed meanwhile
+                if not isinstance(error, DiskFull | TooManyOpenFiles):
+                    self._fail(move, as_storage_error(error), is_of_source=copying.is_reading)
+                    return
                 if not move.is_waiting_logged:
                     move.is_waiting_logged = True
                     log.error("the move of %s waits: %s", move.topic_partition, error)
                 await self._pause(RETRY_MS)
-            except StorageError as error:
-                self._fail(move, error, is_of_source=copying.is_reading)
         if not self._has_ended and self._moves.get(move.topic_partition) is move:
             # The log or its copy is gone: a directory has failed.
             del self._moves[move.topic_partition]
@@ -335,15 +345,15 @@ class ReplicaMoves:
         self._logs.exchanged.add(topic_partition)
         try:
             await self._rename(move, copying, worker)
-        except StorageError as error:
+        except (StorageError, FileNotFoundError) as error:
             self._after(move, partition)
             if isinstance(error, DiskFull | TooManyOpenFiles | FlushLate):
                 log.warning("the move of %s waits: %s", topic_partition, error)
                 self._queue.append(move)
                 await self._pause(RETRY_MS)
                 self._is_wanted.set()
-            else:
-                self._fail(move, error, is_of_source=copying.is_reading)
+            elif self._is_wanted_still(move):
+                self._fail(move, as_storage_error(error), is_of_source=copying.is_reading)
         else:
             self._after(move, partition)
 
