@@ -76,6 +76,7 @@ class LogManager:
     __slots__ = (
         "_chance", "_deleted", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
         "_walk_all_records", "exchanged", "failures", "findings", "futures", "producer_id_expiration_ms", "repaired",
+        "withheld",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +102,8 @@ class LogManager:
         self._deleted = DeletedPartitions()
         self.futures = FutureLogs()
         """The logs that replicas get in other directories while they are moved."""
+        self.withheld: set[TopicPartition] = set()
+        """Partitions of which a copy was found and not the log, which may stand in a directory that cannot be read."""
         self.exchanged: set[TopicPartition] = set()
         """Partitions whose logs are held while their directories are renamed: nobody else may touch these."""
         self.failures: list[tuple[LogDir, StorageError]] = []
@@ -272,7 +275,8 @@ class LogManager:
         log, directory = future.log, future.directory
         self.futures.pop(log.topic_partition)
         if any(one.has_failed for one in self._directories):
-            log.abandon()  # the log itself may stand in a directory that cannot be read
+            log.abandon()
+            self.withheld.add(log.topic_partition)
             return
         path = f"{directory.path}/{log.topic_partition.dir_name}"
         try:

@@ -7,13 +7,13 @@ from typing import NamedTuple
 from broker.logs.replica_moves import ReplicaMoves
 from broker.metadata.cache import MetadataCache
 from broker.metadata.record_versions import CORDONED_SINCE
+from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     ClusterAuthorizationFailed,
     Fault,
     InvalidReplicaAssignment,
     LogDirNotFound,
-    UnknownTopicOrPartition,
     error_code_of,
 )
 from protocol.messages.log_dirs import (
@@ -47,8 +47,11 @@ class Described(NamedTuple):
 class LogDirsHandler:
     """Asks the log manager, and moves replicas."""
 
-    def __init__(self, logs: LogManager, moves: ReplicaMoves, metadata: MetadataCache) -> None:
+    def __init__(
+        self, logs: LogManager, replicas: ReplicaManager, moves: ReplicaMoves, metadata: MetadataCache
+    ) -> None:
         self._logs = logs
+        self._replicas = replicas
         self._moves = moves
         self._metadata = metadata
 
@@ -107,10 +110,7 @@ class LogDirsHandler:
             raise InvalidReplicaAssignment(f"Log directory {path} is cordoned")
         if wanted.has_failed:
             raise LogDirFailed(f"{path} has failed")
-        log = self._logs.get(topic_partition)
-        if log is None:
-            raise UnknownTopicOrPartition(f"there is no {topic_partition}")
-        self._moves.move(log, wanted)
+        self._moves.move(self._replicas.partition(*topic_partition).log, wanted)
 
     def _asked(self, request: DescribeLogDirsRequest) -> Iterable[TopicPartition]:
         if request.topics is None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.logs.cleaner import LogCleaner
@@ -90,6 +91,7 @@ class ReplicaMoves:
         *,
         clock: Clock,
         ids: Ids,
+        call_soon: Callable[[Callable[[], None]], object],
         make_worker: MakeWorker,
         workers: int,
         logs: LogManager,
@@ -104,6 +106,7 @@ class ReplicaMoves:
     ) -> None:
         """
         Args:
+            call_soon: the loop's: its callbacks run in a later turn.
             workers: `num.replica.alter.log.dirs.threads`: how many replicas are copied at the same time.
             disk_reserves: the disk reserve of each directory, which copies do not use.
             directory_id: the id of a directory at the controller, None if it has none.
@@ -112,6 +115,7 @@ class ReplicaMoves:
         """
         self._clock = clock
         self._ids = ids
+        self._call_soon = call_soon
         self._make_worker = make_worker
         self._workers = workers
         self._logs = logs
@@ -226,6 +230,14 @@ class ReplicaMoves:
             if removal is not None:
                 self._removals.remove_later(*removal)
 
+    def directory_failed(self, directory: LogDir) -> None:
+        """A data directory has failed: moves to it end, and the controller is told in time that the replicas stay."""
+        for move in list(self._moves.values()):
+            if move.future.directory is directory:
+                self.failed.add(move.topic_partition)
+                # Not at once: this call may come from the publication of a metadata change.
+                self._call_soon(partial(self._give_up, move.topic_partition))
+
     def end(self) -> None:
         """End `run` as soon as no directory is being renamed; the next start goes on with the moves."""
         self._has_ended = True
@@ -277,9 +289,10 @@ class ReplicaMoves:
         )
         while self._is_wanted_still(move):
             try:
+                await self._heed_quota(move)
                 copied = await copying.copy_some()
                 if copied:
-                    await self._heed_quota(copied)
+                    self._count(copied)
                 elif not self._is_wanted_still(move):
                     break
                 elif self._may_be_exchanged(move):
@@ -412,12 +425,14 @@ class ReplicaMoves:
 
     # Waiting ----------------------------------------------------------------------------------------------------------
 
-    async def _heed_quota(self, copied: int) -> None:
-        most = self._max_bytes_per_second()
-        now_ms = self._clock.monotonic_ms()
-        pause_ms = min(copied * 1000 // max(most, 1), LONGEST_PAUSE_MS)
-        self._may_copy_ms = max(self._may_copy_ms, now_ms) + pause_ms
-        while self._clock.monotonic_ms() < self._may_copy_ms and not self._has_ended:
+    def _count(self, copied: int) -> None:
+        """So many bytes were copied: the quota admits more of them some time later."""
+        pause_ms = min(copied * 1000 // max(self._max_bytes_per_second(), 1), LONGEST_PAUSE_MS)
+        self._may_copy_ms = max(self._may_copy_ms, self._clock.monotonic_ms()) + pause_ms
+
+    async def _heed_quota(self, move: Move) -> None:
+        """Wait until the quota admits more bytes, or the move is over."""
+        while self._clock.monotonic_ms() < self._may_copy_ms and self._is_wanted_still(move):
             await self._pause(min(self._may_copy_ms - self._clock.monotonic_ms(), RETRY_MS))
 
     async def _pause(self, pause_ms: int) -> None:

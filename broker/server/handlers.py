@@ -272,7 +272,7 @@ class Handlers:
     def log_dirs(self) -> "LogDirsHandler":
         from broker.handlers.log_dirs import LogDirsHandler
 
-        return LogDirsHandler(self.logs, self.replica_moves, self.metadata_cache)
+        return LogDirsHandler(self.logs, self.replicas, self.replica_moves, self.metadata_cache)
 
     @cached_property
     def offset_for_leader_epoch(self) -> "OffsetForLeaderEpochHandler":

@@ -244,6 +244,9 @@ class ReplicaAssignment:
             return
         topic_partition = TopicPartition(topic.name, image.index)
         directory = self._logs.directory_of(topic_partition)
+        if directory is None and topic_partition in self._logs.withheld:
+            self._replicas.take_offline([topic_partition])
+            return
         if directory is None:
             directory_id = image.directory_of(self._node_id)
             directory = self._directories.get(directory_id)

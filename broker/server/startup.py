@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.client import AutoCreation, ControllerClient
@@ -43,6 +44,8 @@ from broker.server.replica_assignment import ReplicaAssignment
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
 from config.replication_quotas import copied_bytes_per_second
+from storage.errors import StorageError
+from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
 
@@ -231,9 +234,14 @@ class Startup:
             delete_records_purgatory=Purgatory(
                 wheel, purge_interval=settings.delete_records_purgatory_purge_interval_requests
             ),
-            on_directory_failed=self._lifecycle.directory_failed,
+            on_directory_failed=self._directory_failed,
             on_partition_removed=self._lifecycle.partition_removed,
         )
+
+    def _directory_failed(self, directory: LogDir, error: StorageError, partitions: Collection[TopicPartition]) -> None:
+        if self._metric_sources.replica_moves is not None:
+            self._metric_sources.replica_moves.directory_failed(directory)
+        self._lifecycle.directory_failed(directory, error, partitions)
 
     async def _load_logs(self, configs: ConfigView) -> None:
         settings, ids = self._settings, self._services.ids
@@ -267,6 +275,7 @@ class Startup:
         moves = self._metric_sources.replica_moves = ReplicaMoves(
             clock=services.clock,
             ids=services.ids,
+            call_soon=services.loop.call_soon,
             make_worker=services.make_worker,
             workers=max(settings.num_replica_alter_log_dirs_threads or len(settings.log_dirs), 1),
             logs=self._logs,

@@ -6,6 +6,7 @@ import os
 import random
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,11 @@ class Writing:
             self._producer.poll(0.005)
         assert self._producer.flush(120) == 0
 
+    def wait_for(self, more: int) -> None:
+        """Wait until so many more records are acknowledged."""
+        enough = len(self.acknowledged) + more
+        until(lambda: len(self.acknowledged) >= enough, f"{more} more records")
+
     def end(self) -> None:
         self._is_over.set()
         self._thread.join()
@@ -90,6 +96,11 @@ def places(broker: BrokerProcess, topic: str) -> set[str]:
 def copies(broker: BrokerProcess, topic: str) -> set[str]:
     """The directories in which a copy of the partition's log is made."""
     return {name for name in DIRECTORIES if list((broker.directory / name).glob(f"{topic}-0.*-future"))}
+
+
+def is_only_in(broker: BrokerProcess, topic: str, name: str) -> bool:
+    """Whether the partition stands in this directory, and no copy of it is being made."""
+    return places(broker, topic) == {name} and not copies(broker, topic)
 
 
 def move(broker: BrokerProcess, topic: str, name: str) -> None:
@@ -132,14 +143,13 @@ def check(broker: BrokerProcess, topic: str, writing: Writing) -> None:
 def test_a_replica_moves_in_circles_below_a_producer_and_nothing_is_lost(broker: BrokerProcess) -> None:
     create(broker, "orders")
     writing = Writing(broker.bootstrap, "orders")
-    until(lambda: len(writing.acknowledged) > 1_000, "a thousand records")
+    writing.wait_for(1_000)
     here = min(places(broker, "orders"))
     for _ in range(6):
         here = DIRECTORIES[(DIRECTORIES.index(here) + 1) % len(DIRECTORIES)]
         move(broker, "orders", here)
-        until(lambda: places(broker, "orders") == {here} and not copies(broker, "orders"), "the move")
-        seen = len(writing.acknowledged)
-        until(lambda: len(writing.acknowledged) > seen + 200, "more records")
+        until(partial(is_only_in, broker, "orders", here), "the move")
+        writing.wait_for(200)
     writing.end()
 
     check(broker, "orders", writing)
@@ -153,7 +163,7 @@ def test_kills_in_the_middle_of_moves_lose_nothing(broker: BrokerProcess, seed: 
     chance = random.Random(seed)
     create(broker, "orders")
     writing = Writing(broker.bootstrap, "orders")
-    until(lambda: len(writing.acknowledged) > 3_000, "three thousand records")
+    writing.wait_for(3_000)
     for _ in range(6):
         (here,) = places(broker, "orders")
         target = chance.choice([name for name in DIRECTORIES if name != here])

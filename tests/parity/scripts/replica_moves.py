@@ -60,6 +60,4 @@ def place(answer: Any, name: str) -> str | None:
 
 
 def has_copies(answer: Any) -> bool:
-    return any(
-        one.is_future_key for result in answer.results for topic in result.topics for one in topic.partitions
-    )
+    return any(one.is_future_key for result in answer.results for topic in result.topics for one in topic.partitions)

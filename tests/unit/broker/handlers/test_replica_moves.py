@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dev.serving import assert_served, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.delete_records import DeleteRecordsRequest
@@ -34,12 +35,13 @@ def files() -> FaultyFileSystem:
 
 
 @pytest.fixture
-def broker(tmp_path: Path, files: FaultyFileSystem) -> Iterator[InProcessBroker]:
+def broker(tmp_path: Path, files: FaultyFileSystem, request: pytest.FixtureRequest) -> Iterator[InProcessBroker]:
     paths = ",".join(str(tmp_path / name) for name in ("one", "two", "three"))
     with running_broker(
         tmp_path / "one", files=files, log_dirs=paths, log_segment_bytes=1 << 20, log_segment_delete_delay_ms=0
     ) as broker:
         yield broker
+        assert_served(request.node, broker.answered)
 
 
 def move(broker: InProcessBroker, name: str, topic: str = "orders", partition: int = 0) -> E:
@@ -117,6 +119,20 @@ def fetched(broker: InProcessBroker, offset: int, topic: str = "orders") -> Any:
     return broker.ask(fetch_request(topic, offset=offset), 12).responses[0].partitions[0]
 
 
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Directories are renamed once it is set."""
+    gate, perform = threading.Event(), LogExchange.perform
+
+    def wait(exchange: LogExchange) -> None:
+        assert gate.wait(60)
+        perform(exchange)
+
+    monkeypatch.setattr(LogExchange, "perform", wait)
+    yield gate
+    gate.set()
+
+
 def test_a_replica_moves_with_all_that_it_has(broker: InProcessBroker) -> None:
     broker.create_topic("orders")
     for number in range(20):
@@ -176,6 +192,7 @@ def test_a_move_elsewhere_ends_the_one_before(broker: InProcessBroker) -> None:
     assert described(broker) == {"one": [(0, False)], "two": [], "three": [(10, True)]}
     assert move(broker, "one") == E.NONE
     assert described(broker) == {"one": [(0, False)], "two": [], "three": []}
+    broker.produce("orders", b"goes on")
     limit(broker, None)
     moved(broker, "three")
     until(broker, lambda: directories(broker) == {"one": [], "two": [], "three": ["orders-0"]})
@@ -301,24 +318,12 @@ def test_a_restart_goes_on_with_the_copy(broker: InProcessBroker) -> None:
 
     broker.restart()
 
-    assert described(broker)["two"] == [(7, True)]
+    ((lag, is_copy),) = described(broker)["two"]
+    assert is_copy
+    assert lag <= 7
     limit(broker, None)
     until(broker, lambda: place(broker) == "two")
     assert broker.log("orders").log_end_offset == 10
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Directories are renamed once it is set."""
-    gate, perform = threading.Event(), LogExchange.perform
-
-    def wait(exchange: LogExchange) -> None:
-        assert gate.wait(60)
-        perform(exchange)
-
-    monkeypatch.setattr(LogExchange, "perform", wait)
-    yield gate
-    gate.set()
 
 
 def test_what_is_appended_during_the_exchange_waits(broker: InProcessBroker, gate: threading.Event) -> None:
@@ -384,6 +389,64 @@ def test_a_directory_that_fails_ends_the_move_to_it(
     assert broker.log("orders").log_end_offset == 2
 
 
+def test_a_directory_that_fails_behind_the_assignment_takes_no_replica_with_it(
+    broker: InProcessBroker, files: FaultyFileSystem
+) -> None:
+    broker.create_topic("orders")
+    broker.produce("orders", b"first")
+    broker.create_topic("letters")
+    assert place(broker, "letters") == "two"
+    log = broker.log("orders")
+    log.is_being_cleaned = True  # so that the exchange has to wait
+    assert move(broker, "two") == E.NONE
+    moves = broker.server.components.replica_moves._moves
+    until(broker, lambda: next(iter(moves.values())).is_assigned)
+
+    files.fail("write", errno.EIO, suffix="00000000000000000000.log")
+    batch = produced([record(b"x")])
+    answer = broker.ask(produce_request("letters", batch), 9)
+    assert answer.responses[0].partition_responses[0].error_code == E.KAFKA_STORAGE_ERROR
+
+    until(broker, lambda: not moves)
+    assert broker.produce("orders", b"second") == 1
+    partition = broker.server.components.metadata.image.topics.by_name["orders"].partitions[0]
+    assert partition.leader == 1
+    assert broker.server.log_dirs.by_id[partition.directory_of(1)].path.endswith("one")
+
+
+@serves(AlterReplicaLogDirsRequest, E.KAFKA_STORAGE_ERROR, versions=[2])
+def test_a_replica_of_a_directory_that_has_failed_does_not_move(
+    broker: InProcessBroker, files: FaultyFileSystem
+) -> None:
+    broker.create_topic("orders", partitions=2)
+    files.fail("write", errno.EIO, suffix="00000000000000000000.log")
+    broker.ask(produce_request("orders", produced([record(b"x")]), partition=1), 9)
+
+    assert move(broker, "three", partition=1) == E.KAFKA_STORAGE_ERROR
+
+
+def test_a_copy_whose_log_cannot_be_read_does_not_take_its_place(
+    broker: InProcessBroker, gate: threading.Event, tmp_path: Path
+) -> None:
+    broker.create_topic("letters")
+    broker.create_topic("orders")
+    assert place(broker) == "two"
+    broker.produce("orders", b"first")
+    assert move(broker, "three") == E.NONE
+    until(broker, lambda: bool(broker.server.components.logs.exchanged))
+    left = tmp_path / "left"
+    for name in ("one", "three"):
+        shutil.copytree(tmp_path / name, left / name)
+    gate.set()
+    (left / "two").write_text("no directory")
+
+    paths = ",".join(str(left / name) for name in ("one", "two", "three"))
+    with running_broker(left / "one", log_dirs=paths) as next_broker:
+        answer = next_broker.ask(produce_request("orders", produced([record(b"x")])), 9)
+        assert answer.responses[0].partition_responses[0].error_code != E.NONE
+        assert directories(next_broker)["three"] == ["future"]
+
+
 def test_a_full_disk_is_waited_for(broker: InProcessBroker, files: FaultyFileSystem) -> None:
     broker.create_topic("orders")
     for _ in range(10):
@@ -395,7 +458,8 @@ def test_a_full_disk_is_waited_for(broker: InProcessBroker, files: FaultyFileSys
     assert broker.log("orders").log_end_offset == 10
 
 
-def test_a_cordoned_directory_takes_no_replica(tmp_path: Path) -> None:
+@serves(AlterReplicaLogDirsRequest, E.INVALID_REPLICA_ASSIGNMENT, versions=[2])
+def test_a_cordoned_directory_takes_no_replica(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     paths = [str(tmp_path / name) for name in ("one", "two")]
     with running_broker(tmp_path / "one", log_dirs=",".join(paths), cordoned_log_dirs="*") as broker:
         broker.create_topic("orders")
@@ -403,6 +467,7 @@ def test_a_cordoned_directory_takes_no_replica(tmp_path: Path) -> None:
         assert move(broker, "one") == E.INVALID_REPLICA_ASSIGNMENT
         assert move(broker, "two", "nowhere") == E.INVALID_REPLICA_ASSIGNMENT
         assert move(broker, "three") == E.LOG_DIR_NOT_FOUND
+        assert_served(request.node, broker.answered)
 
 
 def test_cold_segments_are_read_behind_a_move(broker: InProcessBroker) -> None:
