@@ -36,7 +36,7 @@ from storage.log_finder import FoundLog, LogFinder
 from storage.open_files import DEFAULT_LIMIT, OpenFiles
 from storage.removal import PendingRemoval
 from storage.retention import apply_retention
-from storage.topic_partition import DELETE, FUTURE, TopicPartition
+from storage.topic_partition import DELETE, TopicPartition
 
 if TYPE_CHECKING:
     from storage.recovery_order import RecoveredLog
@@ -100,7 +100,7 @@ class LogManager:
         self._log_dirs: dict[TopicPartition, LogDir] = {}
         self._pending_removals: list[tuple[PendingRemoval, LogDir]] = []
         self._deleted = DeletedPartitions()
-        self.futures = FutureLogs()
+        self.futures = FutureLogs(files, self._make)
         """The logs that replicas get in other directories while they are moved."""
         self.withheld: set[TopicPartition] = set()
         """Partitions of which a copy was found and not the log, which may stand in a directory that cannot be read."""
@@ -322,9 +322,18 @@ class LogManager:
             directory = self.emptiest()
         assert topic_partition not in self._deleted, f"checkpoints may still name the deleted {topic_partition}"
         path = f"{directory.path}/{topic_partition.dir_name}"
+        log = self._make(path, topic_partition, topic_id, config, now_ms)
+        self._add(log, directory)
+        return log
+
+    def _make(
+        self, path: str, topic_partition: TopicPartition, topic_id: bytes | None, config: LogConfig, now_ms: int
+    ) -> Log:
+        """A new log in the directory ``path``."""
         self._files.make_directory(path)
-        write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", topic_id)
-        log = open_log(
+        if topic_id is not None:
+            write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", topic_id)
+        return open_log(
             self._files,
             path,
             topic_partition=topic_partition,
@@ -336,8 +345,6 @@ class LogManager:
             chance=self._chance,
             walk_all_records=self._walk_all_records,
         )
-        self._add(log, directory)
-        return log
 
     def emptiest(self) -> LogDir:
         """The directory with the fewest logs of those that can be used and are not cordoned. Raises LogDirFailed.
@@ -384,60 +391,6 @@ class LogManager:
         return PendingRemoval(self._files, (path,), log.config.file_delete_delay_ms)
 
     # Moving to another directory --------------------------------------------------------------------------------------
-
-    def create_future(self, log: Log, directory: LogDir, unique_id: str, now_ms: int) -> FutureLog:
-        """Begin the copy of a partition's log in another directory. ``unique_id`` is 32 hex digits.
-
-        Raises DiskFull, TooManyOpenFiles, LogDirFailed.
-        """
-        topic_partition = log.topic_partition
-        path = f"{directory.path}/{topic_partition.suffixed_dir_name(unique_id, FUTURE)}"
-        self._files.make_directory(path)
-        if log.topic_id is not None:
-            write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", log.topic_id)
-        copy = open_log(
-            self._files,
-            path,
-            topic_partition=topic_partition,
-            config=log.config,
-            now_ms=now_ms,
-            topic_id=log.topic_id,
-            open_files=self._open_files,
-            producer_id_expiration_ms=self.producer_id_expiration_ms,
-            chance=self._chance,
-            walk_all_records=self._walk_all_records,
-        )
-        future = FutureLog(copy, directory)
-        self.futures.add(future)
-        return future
-
-    def delete_future(self, topic_partition: TopicPartition, unique_id: str) -> tuple[PendingRemoval, LogDir] | None:
-        """Give the copy of a log up; its directory, renamed, is to be removed. None if there is none.
-
-        ``unique_id`` is 32 hex digits. Raises LogDirFailed.
-        """
-        future = self.futures.pop(topic_partition)
-        if future is None:
-            return None
-        future.log.abandon()
-        path = f"{future.directory.path}/{topic_partition.suffixed_dir_name(unique_id, DELETE)}"
-        try:
-            self._files.rename(future.log.directory, path)
-        except FileNotFoundError:
-            return None  # another process has removed it
-        return PendingRemoval(self._files, (path,), future.log.config.file_delete_delay_ms), future.directory
-
-    def begin_exchange(self, future: FutureLog, unique_id: str) -> LogExchange:
-        """The renames with which a copy takes the place of its log, which is held. ``unique_id`` is 32 hex digits."""
-        log = self._logs[future.log.topic_partition]
-        name = log.topic_partition.suffixed_dir_name(unique_id, DELETE)
-        return LogExchange(
-            self._files,
-            current=log.directory,
-            deleted=f"{log.directory.rpartition('/')[0]}/{name}",
-            future=future.log.directory,
-            final=f"{future.directory.path}/{log.topic_partition.dir_name}",
-        )
 
     def complete_exchange(self, future: FutureLog, exchange: LogExchange) -> tuple[PendingRemoval, LogDir]:
         """Let the log go on in the renamed directory of its copy. Returns the removal of its old directory."""
@@ -538,12 +491,8 @@ class LogManager:
 
     def log_start_checkpoints(self) -> list[CheckpointWrite]:
         """The due writes of the log start checkpoints: where each log begins, and where its copy will."""
-        starts: dict[str, dict[TopicPartition, int]] = {}
-        for future in self.futures.all():
-            log = self._logs.get(future.log.topic_partition)
-            if log is not None and log.log_start_offset:
-                starts.setdefault(future.directory.path, {})[log.topic_partition] = log.log_start_offset
-        return self._checkpoints(LOG_START_OFFSETS, lambda log: log.start_to_checkpoint, starts)
+        of_copies = self.futures.log_starts(self._logs)
+        return self._checkpoints(LOG_START_OFFSETS, lambda log: log.start_to_checkpoint, of_copies)
 
     def high_watermark_checkpoints(self) -> list[CheckpointWrite]:
         """The due writes of the high watermark checkpoints."""

@@ -163,7 +163,7 @@ class ReplicaMoves:
         if move is None and self._logs.directory_of(topic_partition) is not directory:
             self.failed.discard(topic_partition)
             try:
-                future = self._logs.create_future(moved, directory, self._ids.uuid().hex(), self._clock.now_ms())
+                future = self._logs.futures.create(moved, directory, self._ids.uuid().hex(), self._clock.now_ms())
             except LogDirFailed as error:
                 self._replicas.disk_failed(directory, error)
                 raise
@@ -223,7 +223,7 @@ class ReplicaMoves:
         if future is None:
             return
         try:
-            removal = self._logs.delete_future(topic_partition, self._ids.uuid().hex())
+            removal = self._logs.futures.delete(topic_partition, self._ids.uuid().hex())
         except StorageError as error:
             self._replicas.work_failed(future.directory, error)
         else:
@@ -383,7 +383,7 @@ class ReplicaMoves:
         await self._save_log_starts(future.directory)
         if self._logs.get(topic_partition) is not moved or self._logs.futures.get(topic_partition) is not future:
             return  # a directory has failed
-        exchange = self._logs.begin_exchange(future, self._ids.uuid().hex())
+        exchange = self._logs.futures.begin_exchange(moved, future, self._ids.uuid().hex())
         await worker.run(exchange.perform)
         if self._logs.get(topic_partition) is not moved:
             return
