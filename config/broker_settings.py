@@ -149,6 +149,7 @@ class BrokerSettings(Settings):
     log_preallocate: bool = setting(ConfigType.BOOLEAN, "false")
     log_segment_delete_delay_ms: int = setting(ConfigType.LONG, "60000", "[0,...]")
     ottla_disk_reserve_bytes: int = setting(ConfigType.LONG, "67108864", "[0,...]")
+    num_replica_alter_log_dirs_threads: int | None = setting(ConfigType.INT, None)
     num_recovery_threads_per_data_dir: int = setting(ConfigType.INT, "2", "[1,...]")
     ottla_recovery: str = setting(ConfigType.STRING, "unclean", "[unclean, always, never]")
 

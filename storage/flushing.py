@@ -84,6 +84,18 @@ class Flushing:
             self._names_to_flush = (self._directory,)
 
     @property
+    def is_under_way(self) -> bool:
+        """Whether a flush has begun and is not done."""
+        return bool(self._under_way)
+
+    def moved_to(self, directory: str) -> None:
+        """Note that the log's directory was renamed, and that the new name is on disk."""
+        assert not self._under_way, f"{self._directory} was renamed during a flush"
+        self._directory = directory
+        if self._names_to_flush:
+            self._names_to_flush = (directory,)
+
+    @property
     def has_names_to_flush(self) -> bool:
         """Whether files have been made, renamed or removed that no flush has been begun for."""
         return bool(self._names_to_flush)

@@ -10,6 +10,7 @@ the recovery point are in it, whenever the power is cut. The others come back wi
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -68,6 +69,16 @@ class LeaderEpochs:
     def entries(self) -> list[tuple[int, int]]:
         """The (epoch, start offset) lines, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
+
+    def moved_to(self, directory: str) -> None:
+        """Note that the log's directory was renamed."""
+        self.path = f"{directory}/{self.path.rpartition('/')[2]}"
+
+    def replace(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Hold exactly these (epoch, start offset) lines, oldest first."""
+        self._epochs = [epoch for epoch, _ in entries]
+        self._starts = [start for _, start in entries]
+        self._changed()
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that ``epoch`` begins at ``start_offset``. False if nothing is new.

@@ -45,6 +45,14 @@ class LocalLog:
         self.snapshots = snapshots
         self.flushing = flushing
 
+    def moved_to(self, directory: str) -> None:
+        """Note that the log's directory was renamed, and that the new name is on disk."""
+        self.directory = directory
+        self.snapshots.moved_to(directory)
+        self.flushing.moved_to(directory)
+        for segment in self.segments:
+            segment.files.moved_to(directory)
+
     def write_topic_id(self, topic_id: bytes) -> None:
         """Write the topic id, 16 bytes. Raises DiskFull, LogDirFailed."""
         write_topic_id(self._files, f"{self.directory}/{PARTITION_METADATA}", topic_id)

@@ -556,6 +556,67 @@ class Log:
         """Forget producers that have been silent for ``expiration_ms``; how many. Does nothing during a write."""
         return 0 if self._staging.batches else self.producers.remove_expired(now_ms, expiration_ms)
 
+    # Moving to another data directory (`storage.future_logs`) ---------------------------------------------------------
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the log is held, while its files change their place."""
+        return self._write is not None and not self._write.staged
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a flush is under way."""
+        return self._flushing.is_under_way
+
+    def hold(self) -> None:
+        """Let what is appended wait, as behind a write that is under way, until `release`."""
+        assert self._write is None, f"{self} is held during a write"
+        assert not self.staged, f"{self} is held below {len(self.staged)} appends"
+        self._write = LogWrite(self.segments.active, self.segments.active.files.log_file(), ())
+
+    def release(self) -> None:
+        """End `hold`; what has waited is to be written now."""
+        assert self.is_held, f"{self} is not held"
+        self._write = None
+
+    def complete_copy(self, copy: "Log") -> None:
+        """Let ``copy``, which has the batches of this log, have all else that no batch tells: epochs without records,
+        and producers whose batches were removed. A flush of ``copy`` saves that.
+
+        Raises DiskFull, LogDirFailed.
+        """
+        assert copy.log_end_offset == self.log_end_offset, f"{copy} is no copy of {self}"
+        if copy.leader_epochs.entries != self.leader_epochs.entries:
+            copy.leader_epochs.replace(self.leader_epochs.entries)
+        copy._snapshots.remove(self.log_end_offset)
+        copy._snapshots.take(self.log_end_offset, self.producers.entries)
+
+    def go_on_in(self, copy: "Log", directory: str) -> None:
+        """Go on in the files of ``copy``, whose directory has just been renamed to ``directory``."""
+        copy.moved_to(directory)
+        self._local.close()
+        self._local = local = copy._local
+        self.directory = directory
+        self.segments = local.segments
+        self._snapshots = local.snapshots
+        self._flushing = local.flushing
+        self.leader_epochs = copy.leader_epochs
+        self.leader_epochs.cut_before(self.log_start_offset)
+        self._may_have_aborted = self._may_have_aborted or copy._may_have_aborted
+        self._closed_end_offset = -1
+        self.config = self._config
+
+    def moved_to(self, directory: str) -> None:
+        """Note that the log's directory was renamed, and that the new name is on disk."""
+        self._local.moved_to(directory)
+        self.leader_epochs.moved_to(directory)
+        self.directory = directory
+
+    def skip_to(self, offset: int, now_ms: int) -> None:
+        """Let the log end at ``offset``, where compaction has left no batch up to it. Raises what `roll` raises."""
+        self._roll(offset, now_ms)
+        self.log_end_offset = self._staging.next_offset = offset
+
     # The end ----------------------------------------------------------------------------------------------------------
 
     def close(self, now_ms: int) -> None:

@@ -3,6 +3,7 @@
 <topic>-<partition>                 a log to open; a stray log, if the metadata does not know it or knows it under
                                     another topic id
 <topic>-<partition>.<id>-delete     it was being deleted when the last process ended, and goes on being deleted
+<topic>-<partition>.<id>-future     the copy of a log that was being moved: it is opened, too
 <topic>-<partition>.<id>-stray      a stray log that was set aside: it stays where it is
 """
 
@@ -16,7 +17,7 @@ from storage.files import FileSystem
 from storage.loading import bytes_from, offset_to_check_from
 from storage.log_dir import LogDir
 from storage.removal import PendingRemoval
-from storage.topic_partition import DELETE, MISNAMED, STRAY, TopicPartition
+from storage.topic_partition import DELETE, FUTURE, MISNAMED, STRAY, TopicPartition
 
 if TYPE_CHECKING:
     from storage.recovery_order import RecoveryOrder
@@ -43,6 +44,8 @@ class FoundLog(NamedTuple):
     check_from: int | None
     """The offset where recovery begins; None without recovery. Nothing below the recovery point is cut."""
     bytes_to_check: int
+    is_future: bool = False
+    """Whether it is the copy of a log that was being moved."""
 
     def recovery_order(self, now_ms: int, producer_id_expiration_ms: int) -> "RecoveryOrder":
         """The order for another process to recover this log."""
@@ -110,15 +113,17 @@ class LogFinder:
             if fate == DELETE:
                 delay_ms = self._config_of(topic_partition.topic).file_delete_delay_ms
                 yield PendingRemoval(self._files, (path,), delay_ms)
-            elif fate in ("", MISNAMED):
+            elif fate in ("", MISNAMED, FUTURE):
                 topic_id, problem = self._topic_id_in(path)
                 is_known = self._is_ours(topic_partition, topic_id)
-                if fate or not is_known:
+                is_future = fate == FUTURE
+                if (fate and not is_future) or not is_known:
                     self._set_aside(directory, name, topic_partition, topic_id, problem, is_known)
                     continue
                 if problem:
                     self._found(f"{problem}: the topic id is the one that the metadata has")
-                recovery_point = recovery_points.get(topic_partition, 0)
+                # The checkpoint may speak of an earlier log of the partition in this directory.
+                recovery_point = 0 if is_future else recovery_points.get(topic_partition, 0)
                 check_from = offset_to_check_from(self._recovery, recovery_point, was_clean=directory.was_clean)
                 yield FoundLog(
                     directory=directory,
@@ -128,12 +133,13 @@ class LogFinder:
                     config=self._config_of(topic_partition.topic),
                     recovery_point=recovery_point,
                     log_start_offset=log_starts.get(topic_partition, 0),
-                    high_watermark=high_watermarks.get(topic_partition, 0),
-                    cleaned_to=cleaner_offsets.get(topic_partition),
+                    high_watermark=0 if is_future else high_watermarks.get(topic_partition, 0),
+                    cleaned_to=None if is_future else cleaner_offsets.get(topic_partition),
                     was_clean=directory.was_clean,
                     recovery=self._recovery,
                     check_from=check_from,
                     bytes_to_check=0 if check_from is None else bytes_from(self._files, path, check_from),
+                    is_future=is_future,
                 )
 
     def _topic_id_in(self, path: str) -> tuple[bytes | None, str]:

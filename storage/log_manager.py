@@ -4,8 +4,8 @@ Everything happens in the caller's thread; long work is handed out to be perform
 `CheckpointWrite`, `FlushTarget`) or is a generator that the caller can pause.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence, Set
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config.log_config import LogConfig
 from storage.checkpoints import (
@@ -20,6 +20,7 @@ from storage.deleted_partitions import DeletedPartitions, ForgetDeleted
 from storage.errors import DiskFull, FilesRemoved, LogDirFailed, StorageError, TooManyOpenFiles, WrongDirectory
 from storage.files import FileSystem
 from storage.flushing import FlushTarget
+from storage.future_logs import FutureLog, FutureLogs, LogExchange
 from storage.loading import (
     AFTER_UNCLEAN_STOP,
     NEVER,
@@ -61,6 +62,10 @@ class LoadedLog(NamedTuple):
     report: LoadReport
 
 
+NO_OFFSETS: Final[Mapping[TopicPartition, int]] = {}
+NO_COPIES: Final[Mapping[str, Mapping[TopicPartition, int]]] = {}
+
+
 def _not_held(_: Log) -> None:
     """The retention hold of a broker without an archive group: no record waits to be archived."""
 
@@ -70,7 +75,8 @@ class LogManager:
 
     __slots__ = (
         "_chance", "_deleted", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
-        "_walk_all_records", "failures", "findings", "producer_id_expiration_ms", "repaired",
+        "_walk_all_records", "exchanged", "failures", "findings", "futures", "producer_id_expiration_ms", "repaired",
+        "withheld",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +100,12 @@ class LogManager:
         self._log_dirs: dict[TopicPartition, LogDir] = {}
         self._pending_removals: list[tuple[PendingRemoval, LogDir]] = []
         self._deleted = DeletedPartitions()
+        self.futures = FutureLogs(files, self._make)
+        """The logs that replicas get in other directories while they are moved."""
+        self.withheld: set[TopicPartition] = set()
+        """Partitions of which a copy was found and not the log, which may stand in a directory that cannot be read."""
+        self.exchanged: set[TopicPartition] = set()
+        """Partitions whose logs are held while their directories are renamed: nobody else may touch these."""
         self.failures: list[tuple[LogDir, StorageError]] = []
         """Why directories went offline while loading, or could not be closed in order."""
         self.repaired: list[LoadedLog] = []
@@ -116,6 +128,11 @@ class LogManager:
     def in_directory(self, directory: LogDir) -> list[Log]:
         """The logs that stand in a data directory."""
         return [log for topic_partition, log in self._logs.items() if self._log_dirs[topic_partition] is directory]
+
+    def count_in(self, directory: LogDir) -> int:
+        """How many logs stand in a data directory, copies of logs that are moved to it included."""
+        copies = sum(future.directory is directory for future in self.futures.all())
+        return len(self.in_directory(directory)) + copies
 
     @property
     def directories(self) -> tuple[LogDir, ...]:
@@ -163,6 +180,9 @@ class LogManager:
                         self._pending_removals.append((found, directory))
                         continue
                     hosted.add(found.topic_partition)
+                    if found.is_future:
+                        yield found
+                        continue
                     other = places.setdefault(found.topic_partition, directory)
                     if other is not directory:
                         raise WrongDirectory(f"{found.topic_partition} stands in {other.path} and in {directory.path}")
@@ -215,7 +235,13 @@ class LogManager:
             return None
         if recovered is not None:
             log.producers.replace(recovered.producers)
-        self._add(log, found.directory)
+        if not found.is_future:
+            self._add(log, found.directory)
+        elif found.topic_partition in self.futures:
+            log.abandon()
+            self.findings.append(f"{found.path} is the second copy of {found.topic_partition} that was being made")
+        else:
+            self.futures.add(FutureLog(log, found.directory))
         if report.segments_rebuilt or report.findings:
             self.repaired.append(LoadedLog(topic_partition=found.topic_partition, report=report))
         return log
@@ -235,9 +261,34 @@ class LogManager:
         return failures
 
     def loaded(self) -> None:
-        """Note that all logs that `find` has found are open."""
+        """Note that all logs that `find` has found are open.
+
+        A copy without its log was about to take the log's place when the last process ended, and takes it now.
+        """
+        for future in self.futures.all():
+            if future.log.topic_partition not in self._logs:
+                self._put_in_place(future)
         for directory in self._directories:
             directory.is_loaded = not directory.has_failed
+
+    def _put_in_place(self, future: FutureLog) -> None:
+        log, directory = future.log, future.directory
+        self.futures.pop(log.topic_partition)
+        if any(one.has_failed for one in self._directories):
+            log.abandon()
+            self.withheld.add(log.topic_partition)
+            return
+        path = f"{directory.path}/{log.topic_partition.dir_name}"
+        try:
+            self._files.rename(log.directory, path)
+            self._files.fsync_directory(directory.path)
+        except StorageError as error:
+            self.fail(directory, error)
+            log.abandon()
+            return
+        self.findings.append(f"{log.directory} has everything of its log and takes its place")
+        log.moved_to(path)
+        self._add(log, directory)
 
     def _add(self, log: Log, directory: LogDir) -> None:
         self._logs[log.topic_partition] = log
@@ -271,9 +322,18 @@ class LogManager:
             directory = self.emptiest()
         assert topic_partition not in self._deleted, f"checkpoints may still name the deleted {topic_partition}"
         path = f"{directory.path}/{topic_partition.dir_name}"
+        log = self._make(path, topic_partition, topic_id, config, now_ms)
+        self._add(log, directory)
+        return log
+
+    def _make(
+        self, path: str, topic_partition: TopicPartition, topic_id: bytes | None, config: LogConfig, now_ms: int
+    ) -> Log:
+        """A new log in the directory ``path``."""
         self._files.make_directory(path)
-        write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", topic_id)
-        log = open_log(
+        if topic_id is not None:
+            write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", topic_id)
+        return open_log(
             self._files,
             path,
             topic_partition=topic_partition,
@@ -285,8 +345,6 @@ class LogManager:
             chance=self._chance,
             walk_all_records=self._walk_all_records,
         )
-        self._add(log, directory)
-        return log
 
     def emptiest(self) -> LogDir:
         """The directory with the fewest logs of those that can be used and are not cordoned. Raises LogDirFailed.
@@ -304,7 +362,7 @@ class LogManager:
 
     def may_be_made(self, topic_partition: TopicPartition) -> bool:
         """Whether a new log may have this name: not before its deleted namesake is forgotten."""
-        return topic_partition not in self._deleted
+        return topic_partition not in self._deleted and topic_partition not in self.exchanged
 
     def forget_deleted(self) -> list[ForgetDeleted]:
         """The checkpoint writes due after deletions; perform them once, then hand them to `have_forgotten`."""
@@ -332,6 +390,17 @@ class LogManager:
             return None  # another process has removed it
         return PendingRemoval(self._files, (path,), log.config.file_delete_delay_ms)
 
+    # Moving to another directory --------------------------------------------------------------------------------------
+
+    def complete_exchange(self, future: FutureLog, exchange: LogExchange) -> tuple[PendingRemoval, LogDir]:
+        """Let the log go on in the renamed directory of its copy. Returns the removal of its old directory."""
+        log = self._logs[future.log.topic_partition]
+        before = self._log_dirs[log.topic_partition]
+        self.futures.pop(log.topic_partition)
+        log.go_on_in(future.log, exchange.final)
+        self._log_dirs[log.topic_partition] = future.directory
+        return PendingRemoval(self._files, (exchange.deleted,), log.config.file_delete_delay_ms), before
+
     # Truncating: what a follower does ---------------------------------------------------------------------------------
 
     def begin_truncation(self, topic_partition: TopicPartition, offset: int) -> CheckpointWrite | None:
@@ -353,6 +422,8 @@ class LogManager:
         """
         log = self._logs[topic_partition]
         log.truncate_to(offset, now_ms)
+        if (future := self.futures.get(topic_partition)) is not None:
+            future.was_cut(log.log_end_offset)
         return self.log_start_checkpoints()
 
     def truncate_fully_to(self, topic_partition: TopicPartition, offset: int, now_ms: int) -> list[CheckpointWrite]:
@@ -363,6 +434,8 @@ class LogManager:
         Raises DiskFull, LogDirFailed.
         """
         self._logs[topic_partition].truncate_fully_to(offset, now_ms)
+        if (future := self.futures.get(topic_partition)) is not None:
+            future.was_cut(0)
         return self.log_start_checkpoints()
 
     # Failing ----------------------------------------------------------------------------------------------------------
@@ -370,6 +443,7 @@ class LogManager:
     def directory_failed(self, directory: LogDir) -> list[Log]:
         """Take a failed directory out of use: its logs are closed without a write, and returned."""
         directory.has_failed = True
+        self.futures.abandon([one for one in self.futures.all() if one.directory is directory])
         gone = self.in_directory(directory)
         for log in gone:
             del self._logs[log.topic_partition], self._log_dirs[log.topic_partition]
@@ -416,8 +490,9 @@ class LogManager:
         return self._checkpoints(RECOVERY_POINTS, lambda log: log.recovery_point)
 
     def log_start_checkpoints(self) -> list[CheckpointWrite]:
-        """The due writes of the log start checkpoints: where each log begins."""
-        return self._checkpoints(LOG_START_OFFSETS, lambda log: log.start_to_checkpoint)
+        """The due writes of the log start checkpoints: where each log begins, and where its copy will."""
+        of_copies = self.futures.log_starts(self._logs)
+        return self._checkpoints(LOG_START_OFFSETS, lambda log: log.start_to_checkpoint, of_copies)
 
     def high_watermark_checkpoints(self) -> list[CheckpointWrite]:
         """The due writes of the high watermark checkpoints."""
@@ -427,8 +502,14 @@ class LogManager:
         """The due writes of the cleaner's checkpoints: up to where compacted logs are clean."""
         return self._checkpoints(CLEANER_OFFSETS, lambda log: log.cleaned_to)
 
-    def _checkpoints(self, name: str, offset_of: Callable[[Log], int | None]) -> list[CheckpointWrite]:
-        by_directory: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self._directories}
+    def _checkpoints(
+        self,
+        name: str,
+        offset_of: Callable[[Log], int | None],
+        of_copies: Mapping[str, Mapping[TopicPartition, int]] = NO_COPIES,
+    ) -> list[CheckpointWrite]:
+        """``of_copies`` are offsets of logs that do not stand in a directory yet, by its path."""
+        by_directory = {one.path: dict(of_copies.get(one.path, NO_OFFSETS)) for one in self._directories}
         for topic_partition, log in self._logs.items():
             offset = offset_of(log)
             if offset is not None:
@@ -450,8 +531,9 @@ class LogManager:
 
         A directory without space for a write gets no clean-shutdown marker; a directory that fails goes offline.
         """
-        for log in self.all():
-            directory = self._log_dirs.get(log.topic_partition)
+        closed = [(log, self._log_dirs.get(log.topic_partition)) for log in self.all()]
+        closed += [(future.log, future.directory) for future in self.futures.all()]
+        for log, directory in closed:
             if directory is None or directory.has_failed:
                 continue
             try:

@@ -40,6 +40,10 @@ class ProducerSnapshots:
         """The path of a snapshot."""
         return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
+    def moved_to(self, directory: str) -> None:
+        """Note that the log's directory was renamed."""
+        self._directory = directory
+
     def take(self, offset: int, entries: Mapping[int, ProducerEntry]) -> None:
         """Save the state after all batches below ``offset``, unless there is one for it or a later offset.
 

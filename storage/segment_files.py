@@ -162,6 +162,14 @@ class SegmentFiles:
         self._suffix = suffix
         for kind, path in before.items():
             self._files.rename(path, self.path(kind))
+        self._names_changed()
+
+    def moved_to(self, directory: str) -> None:
+        """Note that the log's directory was renamed. Open files stay open."""
+        self.directory = directory
+        self._names_changed()
+
+    def _names_changed(self) -> None:
         self.log_path = self.path(LOG_SUFFIX)
         self.offset_index.path = self.path(OFFSET_INDEX_SUFFIX)
         self.time_index.path = self.path(TIME_INDEX_SUFFIX)

@@ -7,6 +7,7 @@ from storage.errors import WrongDirectory
 
 MOST_NAME_BYTES: Final = 255
 DELETE: Final = "delete"
+FUTURE: Final = "future"
 STRAY: Final = "stray"
 MISNAMED: Final = "misnamed"
 

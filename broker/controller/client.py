@@ -208,6 +208,9 @@ class ControllerClient(AutoCreation, Protocol):
     def heartbeat(self, heartbeat: Heartbeat, then: Callable[[HeartbeatAnswer], None]) -> None:
         """Report this broker's state; ``then`` gets the controller's answer."""
 
+    def assign_directory(self, topic_id: bytes, partition: int, directory_id: bytes, then: Callable[[], None]) -> None:
+        """A replica of this broker stands in this log directory, or will at once (KIP-858)."""
+
     def cordon(self, directories: Sequence[bytes]) -> None:
         """Place new replicas in none of these log directories of this broker, given by their ids (KIP-1066)."""
 

@@ -37,7 +37,7 @@ class DirectoryPlanner:
                             partitions=[
                                 Partition(
                                     partition_index=partition.partition_index,
-                                    error_code=self._assign(
+                                    error_code=self.assign(
                                         bytes(directory.id), bytes(topic.topic_id), partition.partition_index
                                     ),
                                 )
@@ -51,7 +51,8 @@ class DirectoryPlanner:
             ]
         )
 
-    def _assign(self, directory: bytes, topic_id: bytes, index: int) -> ErrorCode:
+    def assign(self, directory: bytes, topic_id: bytes, index: int) -> ErrorCode:
+        """Plan that a replica of the broker is in ``directory``; the error if it is no replica of the broker."""
         topic = self._view.image.topics.by_id.get(topic_id)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID

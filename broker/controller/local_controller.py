@@ -210,6 +210,17 @@ class LocalController:
         if changes:
             self.append(changes)
 
+    def assign_directory(self, topic_id: bytes, partition: int, directory_id: bytes, then: Callable[[], None]) -> None:
+        from broker.controller.directory_assignments import DirectoryPlanner
+
+        planner = DirectoryPlanner(self.view(), self.image.cluster.brokers[self.node_id])
+        if self.image.features.metadata_version >= DIRECTORIES_SINCE:
+            planner.assign(directory_id, topic_id, partition)
+        if planner.records:
+            self.append(planner.records, then)
+        else:
+            self.when_durable(then)
+
     def cordon(self, directories: Sequence[bytes]) -> None:
         self._cordoned = directories
         self._register_cordoned()

@@ -97,6 +97,12 @@ class OwnBroker:
         node_id = self._node_id
         return node_id not in partition.replicas or is_online(partition.directory_of(node_id), self._directories)
 
+    def _is_elsewhere(self, partition: PartitionImage, where: bytes) -> bool:
+        """Whether the metadata has another log directory than ``where`` for this node's replica, for example since the
+        node was killed while the replica was moved."""
+        known = partition.directory_of(self._node_id)
+        return not self._is_online(partition) or (known in self._directories and known != where)
+
     # Partitions with replicas on other brokers
 
     def _share(self, topic: TopicImage, partition: PartitionImage, where: bytes | None) -> Record | None:
@@ -104,7 +110,7 @@ class OwnBroker:
         from broker.controller.broker_changes import election_of
         from broker.controller.partition_change import Wanted, plan_change
 
-        directories = {} if where is None or self._is_online(partition) else {self._node_id: where}
+        directories = {self._node_id: where} if where is not None and self._is_elsewhere(partition, where) else {}
         wanted = Wanted(directories=directories, election=election_of(self._view, topic))
         return plan_change(self._view, topic, partition, wanted)
 
@@ -129,7 +135,7 @@ class OwnBroker:
         node_id = self._node_id
         if node_id not in partition.replicas:
             return None
-        has_moved = not self._is_online(partition)
+        has_moved = not self._is_online(partition) or (where is not None and self._is_elsewhere(partition, where))
         if partition.leader == node_id and partition.isr == (node_id,) and not is_new_epoch and not has_moved:
             return None
         return PartitionChangeRecord(

@@ -2,16 +2,18 @@
 KIP-827)."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
+from broker.logs.replica_moves import ReplicaMoves
 from broker.metadata.cache import MetadataCache
 from broker.metadata.record_versions import CORDONED_SINCE
+from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     ClusterAuthorizationFailed,
     Fault,
     InvalidReplicaAssignment,
     LogDirNotFound,
-    UnknownTopicOrPartition,
     error_code_of,
 )
 from protocol.messages.log_dirs import (
@@ -33,23 +35,39 @@ Answer = DescribeLogDirsResponse.Result.Topic.Partition
 ERROR_SINCE_VERSION = 3
 
 
-class LogDirsHandler:
-    """Asks the log manager."""
+class Described(NamedTuple):
+    """A log in a directory, as DescribeLogDirs tells it."""
 
-    def __init__(self, logs: LogManager, metadata: MetadataCache) -> None:
+    log: Log
+    offset_lag: int = 0
+    is_future: bool = False
+    """Whether the log is the copy of a replica that is moved to the directory."""
+
+
+class LogDirsHandler:
+    """Asks the log manager, and moves replicas."""
+
+    def __init__(
+        self, logs: LogManager, replicas: ReplicaManager, moves: ReplicaMoves, metadata: MetadataCache
+    ) -> None:
         self._logs = logs
+        self._replicas = replicas
+        self._moves = moves
         self._metadata = metadata
 
     def describe_log_dirs(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
         """Describe every directory, with the sizes of the partitions that are asked for, or of all."""
         if not context.may(Operation.DESCRIBE, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not describe the cluster")
-        by_directory: dict[LogDir, list[Log]] = {directory: [] for directory in self._logs.directories}
+        by_directory: dict[LogDir, list[Described]] = {directory: [] for directory in self._logs.directories}
         for topic_partition in self._asked(request):
             log = self._logs.get(topic_partition)
             directory = self._logs.directory_of(topic_partition)
             if log is not None and directory is not None:
-                by_directory[directory].append(log)
+                by_directory[directory].append(Described(log))
+                future = self._logs.futures.get(topic_partition)
+                if future is not None:
+                    by_directory[future.directory].append(Described(future.log, future.missing(log), is_future=True))
         knows_cordoned = self._metadata.image.features.metadata_version >= CORDONED_SINCE
         results = [_result(directory, logs) for directory, logs in by_directory.items()]
         for directory, result in zip(by_directory, results, strict=True):
@@ -59,7 +77,10 @@ class LogDirsHandler:
     def alter_replica_log_dirs(
         self, request: AlterReplicaLogDirsRequest, context: RequestContext
     ) -> AlterReplicaLogDirsResponse:
-        """Say of each replica whether it is where it is wanted: none moves. Of several directories the last counts."""
+        """Begin to move replicas, each with its own success or error. Of several directories the last counts.
+
+        A move to another directory ends; wanted where it is, a replica stays there.
+        """
         if not context.may(Operation.ALTER, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not move replicas")
         paths = {
@@ -75,13 +96,13 @@ class LogDirsHandler:
             answer = AlterReplicaLogDirsResponse.Result.Partition(partition_index=index)
             result.partitions.append(answer)
             try:
-                self._check_place(topic_partition, path)
+                self._move(topic_partition, path)
             except (Fault, StorageError) as error:
                 answer.error_code = error_code_of(error)
         return AlterReplicaLogDirsResponse(results=list(results.values()))
 
-    def _check_place(self, topic_partition: TopicPartition, path: str) -> None:
-        """Raise unless the replica is in the directory of this path already."""
+    def _move(self, topic_partition: TopicPartition, path: str) -> None:
+        """Begin to move a replica to the directory of this path. Raises a `Fault` or StorageError."""
         wanted = next((directory for directory in self._logs.directories if directory.absolute_path == path), None)
         if wanted is None:
             raise LogDirNotFound(f"there is no log directory {path}")
@@ -89,12 +110,7 @@ class LogDirsHandler:
             raise InvalidReplicaAssignment(f"Log directory {path} is cordoned")
         if wanted.has_failed:
             raise LogDirFailed(f"{path} has failed")
-        directory = self._logs.directory_of(topic_partition)
-        if directory is None:
-            raise UnknownTopicOrPartition(f"there is no {topic_partition}")
-        if directory is not wanted:
-            # What Kafka says where a directory takes no replicas (KIP-1066).
-            raise InvalidReplicaAssignment(f"{topic_partition} stays in {directory.path}: replicas are not moved here")
+        self._moves.move(self._replicas.partition(*topic_partition).log, wanted)
 
     def _asked(self, request: DescribeLogDirsRequest) -> Iterable[TopicPartition]:
         if request.topics is None:
@@ -104,7 +120,7 @@ class LogDirsHandler:
         )
 
 
-def _result(directory: LogDir, logs: Iterable[Log]) -> Result:
+def _result(directory: LogDir, logs: Iterable[Described]) -> Result:
     result = Result(log_dir=directory.absolute_path, topics=[])
     try:
         space = directory.space()
@@ -115,10 +131,10 @@ def _result(directory: LogDir, logs: Iterable[Log]) -> Result:
         result.total_bytes = space.total_bytes
         result.usable_bytes = space.usable_bytes
     by_topic: dict[str, list[Answer]] = {}
-    for log in logs:
+    for log, offset_lag, is_future in logs:
         topic, index = log.topic_partition
         by_topic.setdefault(topic, []).append(
-            Answer(partition_index=index, partition_size=log.size, offset_lag=0, is_future_key=False)
+            Answer(partition_index=index, partition_size=log.size, offset_lag=offset_lag, is_future_key=is_future)
         )
     result.topics = [TopicAnswer(name=topic, partitions=partitions) for topic, partitions in by_topic.items()]
     return result

@@ -159,6 +159,8 @@ class LogCleaner:
         for one in self._logs.all():
             if not one.config.is_compacted or one.topic_partition in self._under_way or one in self._uncleanable:
                 continue
+            if one.topic_partition in self._logs.futures:
+                continue  # a copy of the log is being made in another directory
             try:
                 found = cleanable(one, now_ms)
             except StorageError as error:

@@ -23,7 +23,7 @@ async def close_logs(logs: LogManager, *, make_worker: MakeWorker, clock: Clock,
     threads = {
         directory.path: [
             make_worker(f"closing {number} of {directory.path}")
-            for number in range(min(threads_per_directory, len(logs.in_directory(directory))))
+            for number in range(min(threads_per_directory, logs.count_in(directory)))
         ]
         for directory in logs.directories
     }

@@ -69,6 +69,8 @@ class BrokerRequests:
         self._new_topics: dict[str, None] = {}
         self._places: dict[tuple[bytes, int], bytes] = {}
         """The log directory of each replica that the controllers are to know, by topic id and partition."""
+        self._when_assigned: dict[tuple[bytes, int], Callable[[], None]] = {}
+        """What is called once they know."""
         self._is_wanted = asyncio.Event()
 
     # What the broker asks for
@@ -85,9 +87,16 @@ class BrokerRequests:
                 self._new_topics[name] = None
         self._is_wanted.set()
 
-    def assign_directory(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
-        """Tell the controllers in which log directory (its id of 16 bytes) a replica of this broker is (KIP-858)."""
+    def assign_directory(
+        self, topic_id: bytes, partition: int, directory_id: bytes, then: Callable[[], None] | None = None
+    ) -> None:
+        """Tell the controllers in which log directory (its id of 16 bytes) a replica of this broker is (KIP-858).
+
+        ``then`` is called once they know, unless another directory is told before."""
         self._places[topic_id, partition] = directory_id
+        self._when_assigned.pop((topic_id, partition), None)
+        if then is not None:
+            self._when_assigned[topic_id, partition] = then
         self._is_wanted.set()
 
     @property
@@ -168,6 +177,8 @@ class BrokerRequests:
                     place = bytes(topic.topic_id), partition.partition_index
                     if partition.error_code in _SETTLED and self._places.get(place) == sent.get(place):
                         self._places.pop(place, None)
+                        if (then := self._when_assigned.pop(place, None)) is not None:
+                            then()
         return not self._places or (len(sent) == MOST_ASSIGNMENTS and await self._assign())
 
 

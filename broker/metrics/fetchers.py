@@ -15,13 +15,20 @@ _MOVING: Final = "ReplicaAlterLogDirs"
 _MANAGERS: Final = {_FOLLOWING: "ReplicaFetcherManager", _MOVING: "ReplicaAlterLogDirsManager"}
 
 
+_OF_MOVES: Final = {
+    "MaxLag": "; here of a replica that moves to another log directory, behind itself",
+    "MinFetchRate": "; always 0 for moves between log directories, which need no fetches",
+    "FailedPartitionsCount": "; here moves to other log directories that were given up because of an error",
+    "DeadThreadCount": "; always 0 for moves between log directories",
+}
+
+
 def _of_managers(name: str, help: str) -> Mapping[str, Family]:
     """A family for each kind of fetchers, by its client id."""
-    none = ": always 0, no replica moves between directories"
     return {
         client: gauge(
             f"kafka_server_{type_.lower()}_{name.lower()}",
-            f"{help}{none if client == _MOVING else ''}",
+            f"{help}{_OF_MOVES[name] if client == _MOVING else ''}",
             "clientId",
             bean=f"kafka.server:type={type_},name={name},clientId=*",
         )
@@ -91,9 +98,11 @@ class Fetchers:
             (FAILED, sum(one.fetcher.failed for one in running)),
             (DEAD, sum(one.has_ended for one in running)),
         )
+        moves = self._sources.replica_moves
+        of_moves = {} if moves is None else {id(MAX_LAG): moves.max_lag, id(FAILED): len(moves.failed)}
         for families, value in values:
             yield Samples(families[_FOLLOWING], [((_FOLLOWING,), value)])
-            yield Samples(families[_MOVING], [((_MOVING,), 0)])
+            yield Samples(families[_MOVING], [((_MOVING,), of_moves.get(id(families), 0))])
         labels = [
             (fetcher_name(one.leader, one.number), f"{one.peer.endpoint.host}:{one.peer.endpoint.port}")
             for one in running

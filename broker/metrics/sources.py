@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from broker.fetch.sessions import FetchSessions
     from broker.logs.cleaner import LogCleaner
     from broker.logs.loading import LogLoading
+    from broker.logs.replica_moves import ReplicaMoves
     from broker.logs.retention_hold import RetentionHold
     from broker.membership.cluster_membership import ClusterMembership
     from broker.metadata.broker_state import BrokerState
@@ -65,6 +66,7 @@ class MetricSources:
     group_coordinator: "GroupCoordinator | None" = None
     transaction_coordinator: "TransactionCoordinator | None" = None
     log_cleaner: "LogCleaner | None" = None
+    replica_moves: "ReplicaMoves | None" = None
     retention_hold: "RetentionHold | None" = None
     on_period: list[Callable[[], None]] = field(default_factory=list)
     """Called whenever a period is over."""

@@ -153,6 +153,12 @@ class Appender:
             self._writes_soon = True
             self._call_soon(self._write_soon)
 
+    def go_on(self, partition: Partition) -> None:
+        """Write what was staged while the log of a partition was held."""
+        if partition.owes_epoch_start and not partition.log.staged:
+            partition.begin_epoch()
+        self._write(partition)
+
     def _write_soon(self) -> None:
         self._writes_soon = False
         self.write_staged()

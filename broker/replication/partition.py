@@ -265,6 +265,13 @@ class Partition:
                 self.followers.epoch_start_offset = self.log.log_end_offset
             self.advance_high_watermark()
 
+    def moved_to(self, log_dir: LogDir, disk_reserve: DiskReserve) -> None:
+        """The log goes on in another data directory."""
+        self.log_dir = log_dir
+        if self.disk_reserve is not None:
+            self.disk_reserve = disk_reserve
+        self._flush_owed = None
+
     def disk_failed(self, error: StorageError) -> None:
         """The log could not be read or written. If the data directory is the cause, the data directory goes offline."""
         if not self.is_gone:
@@ -417,6 +424,8 @@ class Partition:
         """
         if self.is_gone:
             raise self.why_gone()
+        if self.log.is_held:
+            return None  # the flush is begun when the log is released
         if self._flush_owed is None:
             self._flush_owed = self.log.begin_flush(self._clock.now_ms())
         return self._flush_owed

@@ -320,6 +320,13 @@ class ReplicaManager:
         if partition.log.needs_flush(self._clock.now_ms()):
             self._flush(partition)
 
+    def go_on(self, partition: Partition) -> None:
+        """The log of a partition was held, and is released: write what has waited, and flush what is due."""
+        self.appender.go_on(partition)
+        if not partition.is_gone:
+            self.changed(partition)
+            self.flush_if_due(partition)
+
     def _flush(self, partition: Partition) -> None:
         def flushed() -> None:
             self.produce_purgatory.check(partition)

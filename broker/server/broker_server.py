@@ -269,6 +269,7 @@ class BrokerServer:
             dynamic_config=components.dynamic_config,
             raft=components.raft,
             logs=components.logs,
+            replica_moves=components.replica_moves,
             clock=self.services.clock,
             ids=self.services.ids,
             own_controller=components.controller,
@@ -323,6 +324,7 @@ class BrokerServer:
                 sending = tasks.create_task(self.socket_server.run())
                 handling = tasks.create_task(pool.run())
                 cleaning = tasks.create_task(components.log_cleaner.run())
+                tasks.create_task(components.replica_moves.run())
                 # Groups first: markers of transactions that were being ended may be for their partitions.
                 components.group_coordinator.start()
                 components.transaction_coordinator.start()
@@ -332,6 +334,7 @@ class BrokerServer:
                     self.lifecycle.state = BrokerState.RUNNING
                     await self.shutdown.asked.wait()
                 cleaning.cancel()
+                components.replica_moves.end()
                 await self._leave()
                 await self._drain(components)
                 for task in (sending, handling):

@@ -26,6 +26,7 @@ from broker.handlers.metadata import MetadataHandler
 from broker.handlers.partition_lookup import PartitionLookup
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.produce_verification import Verification
+from broker.logs.replica_moves import ReplicaMoves
 from broker.metadata.brokers import Brokers
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
@@ -88,6 +89,7 @@ class Handlers:
     dynamic_config: DynamicBrokerConfig
     raft: RaftClient
     logs: LogManager
+    replica_moves: ReplicaMoves
     clock: Clock
     ids: Ids
     own_controller: ControllerClient | None
@@ -269,7 +271,7 @@ class Handlers:
     def log_dirs(self) -> "LogDirsHandler":
         from broker.handlers.log_dirs import LogDirsHandler
 
-        return LogDirsHandler(self.logs, self.metadata_cache)
+        return LogDirsHandler(self.logs, self.replicas, self.replica_moves, self.metadata_cache)
 
     @cached_property
     def offset_for_leader_epoch(self) -> "OffsetForLeaderEpochHandler":

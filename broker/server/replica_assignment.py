@@ -8,6 +8,7 @@ from typing import Final
 from broker.controller.directories import is_online
 from broker.logs.cleaner import LogCleaner
 from broker.logs.removals import LogRemovals
+from broker.logs.replica_moves import ReplicaMoves
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
@@ -56,7 +57,6 @@ class ReplicaAssignment:
         ids: Ids,
         logs: LogManager,
         directories: Mapping[bytes, LogDir],
-        disk_reserve_bytes: int,
         replicas: ReplicaManager,
         metadata: MetadataCache,
         configs: ConfigView,
@@ -64,6 +64,8 @@ class ReplicaAssignment:
         worker: WorkerThread,
         removals: LogRemovals,
         log_cleaner: LogCleaner,
+        replica_moves: ReplicaMoves,
+        disk_reserves: Mapping[LogDir, DiskReserve],
         view: ClusterView = ALONE,
         lag_max_ms: int,
         assign_directory: AssignDirectory | None = None,
@@ -78,9 +80,8 @@ class ReplicaAssignment:
         self._ids = ids
         self._logs = logs
         self._directories = directories
-        self._disk_reserves = {
-            directory: DiskReserve(directory, reserve_bytes=disk_reserve_bytes) for directory in logs.directories
-        }
+        self._disk_reserves = disk_reserves
+        self._replica_moves = replica_moves
         self._replicas = replicas
         self._metadata = metadata
         self._configs = configs
@@ -243,6 +244,9 @@ class ReplicaAssignment:
             return
         topic_partition = TopicPartition(topic.name, image.index)
         directory = self._logs.directory_of(topic_partition)
+        if directory is None and topic_partition in self._logs.withheld:
+            self._replicas.take_offline([topic_partition])
+            return
         if directory is None:
             directory_id = image.directory_of(self._node_id)
             directory = self._directories.get(directory_id)
@@ -298,6 +302,16 @@ class ReplicaAssignment:
     def _drop(self, topic: str, index: int, *, has_moved: bool = False) -> None:
         self._replicas.drop(topic, index, has_moved=has_moved)
         topic_partition = TopicPartition(topic, index)
+        is_later = topic_partition in self._logs.exchanged
+
+        def ended() -> None:
+            self._delete_log(topic_partition)
+            if is_later:
+                self._forget_deleted()
+
+        self._replica_moves.leave(topic_partition, ended)
+
+    def _delete_log(self, topic_partition: TopicPartition) -> None:
         directory = self._logs.directory_of(topic_partition)
         if directory is None:
             return  # it has no log yet, or its directory has failed: the next start finds the log as stray

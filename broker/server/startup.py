@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.client import AutoCreation, ControllerClient
@@ -16,6 +17,7 @@ from broker.logs.background_tasks import LogBackgroundTasks
 from broker.logs.cleaner import LogCleaner
 from broker.logs.loading import LogLoading
 from broker.logs.removals import LogRemovals
+from broker.logs.replica_moves import ReplicaMoves
 from broker.logs.retention_hold import RetentionHold
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
@@ -26,6 +28,7 @@ from broker.metadata.topic_rules import TRANSACTION_STATE
 from broker.metrics.sources import MetricSources
 from broker.raft.client import RaftClient
 from broker.raft.single_voter_log import SingleVoterLog
+from broker.replication.disk_reserve import DiskReserve
 from broker.replication.log_start_checkpoints import LogStartCheckpoints
 from broker.replication.partition import ALONE
 from broker.replication.replica_manager import ReplicaManager
@@ -40,6 +43,9 @@ from broker.server.metadata_publisher import BrokerMetadataPublisher
 from broker.server.replica_assignment import ReplicaAssignment
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
+from config.replication_quotas import copied_bytes_per_second
+from storage.errors import StorageError
+from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
 
@@ -73,6 +79,7 @@ class ServerComponents(NamedTuple):
     verifier: PartitionVerifier
     marker_appender: MarkerAppender
     log_cleaner: LogCleaner
+    replica_moves: ReplicaMoves
     publisher: BrokerMetadataPublisher
     controller_listener: ControllerListener | None
     """None where no other broker can reach this node's controller."""
@@ -129,6 +136,11 @@ class Startup:
             walk_all_records=settings.ottla_records_validation == "full",
             chance=lambda: int.from_bytes(os.urandom(4), "big") >> 1,
         )
+        self._log_starts = LogStartCheckpoints(self._logs, services.housekeeper)
+        self._disk_reserves = {
+            directory: DiskReserve(directory, reserve_bytes=settings.ottla_disk_reserve_bytes)
+            for directory in log_dirs.for_logs
+        }
         self._replicas = self._make_replicas()
         self._fetch_sessions = FetchSessions(
             services.clock,
@@ -167,7 +179,8 @@ class Startup:
             self.replication = self._replicate(self.membership.isr_sender, log_cleaner)
         elif cluster.controller_listener is not None:
             self.replication = self._replicate(cluster.controller_listener.isrs, log_cleaner)
-        replica_assignment = self._assign_replicas(configs, removals, log_cleaner)
+        replica_moves = self._make_replica_moves(configs, removals, log_cleaner, cluster.controller)
+        replica_assignment = self._assign_replicas(configs, removals, log_cleaner, replica_moves)
         producer_ids = ProducerIds(cluster.allocate_producer_ids)
         group_coordinator = self._make_group_coordinator(configs)
         marker_appender = MarkerAppender(self._replicas, group_coordinator.groups)
@@ -201,6 +214,7 @@ class Startup:
             verifier=verifier,
             marker_appender=marker_appender,
             log_cleaner=log_cleaner,
+            replica_moves=replica_moves,
             publisher=publisher,
             controller_listener=cluster.controller_listener,
         )
@@ -211,7 +225,7 @@ class Startup:
         return ReplicaManager(
             services.clock,
             logs=self._logs,
-            log_starts=LogStartCheckpoints(self._logs, services.housekeeper),
+            log_starts=self._log_starts,
             writer=services.writer,
             call_soon=services.loop.call_soon,
             flusher_of=lambda partition: services.flushers.of(partition.log_dir.path),
@@ -220,9 +234,14 @@ class Startup:
             delete_records_purgatory=Purgatory(
                 wheel, purge_interval=settings.delete_records_purgatory_purge_interval_requests
             ),
-            on_directory_failed=self._lifecycle.directory_failed,
+            on_directory_failed=self._directory_failed,
             on_partition_removed=self._lifecycle.partition_removed,
         )
+
+    def _directory_failed(self, directory: LogDir, error: StorageError, partitions: Collection[TopicPartition]) -> None:
+        if self._metric_sources.replica_moves is not None:
+            self._metric_sources.replica_moves.directory_failed(directory)
+        self._lifecycle.directory_failed(directory, error, partitions)
 
     async def _load_logs(self, configs: ConfigView) -> None:
         settings, ids = self._settings, self._services.ids
@@ -248,8 +267,35 @@ class Startup:
         for directory, error in self._logs.take_failures():
             self._log_dirs.start_without(directory, error)
 
+    def _make_replica_moves(
+        self, configs: ConfigView, removals: LogRemovals, log_cleaner: LogCleaner, controller: ControllerClient | None
+    ) -> ReplicaMoves:
+        settings, services = self._settings, self._services
+        requests = None if self.membership is None else self.membership.requests
+        moves = self._metric_sources.replica_moves = ReplicaMoves(
+            clock=services.clock,
+            ids=services.ids,
+            call_soon=services.loop.call_soon,
+            make_worker=services.make_worker,
+            workers=max(settings.num_replica_alter_log_dirs_threads or len(settings.log_dirs), 1),
+            logs=self._logs,
+            log_starts=self._log_starts,
+            replicas=self._replicas,
+            removals=removals,
+            log_cleaner=log_cleaner,
+            disk_reserves=self._disk_reserves,
+            directory_id=self._log_dirs.id_of,
+            assign=requests.assign_directory
+            if controller is None and requests is not None
+            else None
+            if controller is None
+            else controller.assign_directory,
+            max_bytes_per_second=lambda: copied_bytes_per_second(configs.broker_texts()),
+        )
+        return moves
+
     def _assign_replicas(
-        self, configs: ConfigView, removals: LogRemovals, log_cleaner: LogCleaner
+        self, configs: ConfigView, removals: LogRemovals, log_cleaner: LogCleaner, replica_moves: ReplicaMoves
     ) -> ReplicaAssignment:
         settings, services = self._settings, self._services
         assignment = ReplicaAssignment(
@@ -258,7 +304,6 @@ class Startup:
             ids=services.ids,
             logs=self._logs,
             directories=self._log_dirs.by_id,
-            disk_reserve_bytes=settings.ottla_disk_reserve_bytes,
             replicas=self._replicas,
             metadata=self._metadata,
             configs=configs,
@@ -266,6 +311,8 @@ class Startup:
             worker=services.housekeeper,
             removals=removals,
             log_cleaner=log_cleaner,
+            replica_moves=replica_moves,
+            disk_reserves=self._disk_reserves,
             view=ALONE if self.replication is None else self.replication.view,
             lag_max_ms=settings.replica_lag_time_max_ms,
             assign_directory=None if self.membership is None else self.membership.requests.assign_directory,
@@ -273,6 +320,7 @@ class Startup:
         assignment.host_all()
         for removal, directory in self._logs.take_pending_removals():
             removals.remove_later(removal, directory)
+        replica_moves.resume()
         return assignment
 
     def _replicate(self, alterer: IsrAlterer, log_cleaner: LogCleaner) -> BrokerReplication:

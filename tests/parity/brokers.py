@@ -74,8 +74,10 @@ def _module(script: str) -> Any:
 
 def _run(script: str, make: Callable[[Path, dict[str, str]], BrokerProcess]) -> Run:
     module = _module(script)
-    settings = {**SETTINGS, **getattr(module, "SETTINGS", {})}
     directory = Path(tempfile.mkdtemp(prefix=f"parity-{script}-"))
+    settings = {**SETTINGS, **getattr(module, "SETTINGS", {})}
+    if others := getattr(module, "MORE_LOG_DIRS", ()):
+        settings["log.dirs"] = ",".join(str(directory / name) for name in ("data", *others))
     broker = make(directory, settings)
     normaliser = Normaliser()
     try:

@@ -199,6 +199,7 @@ def _address(value: Any, moment: Moment, names: Names) -> Any:
     if not isinstance(value, str):
         return value
     value = value.replace(moment.data_directory, "<data>")
+    value = value.replace(moment.data_directory.rpartition("/")[0] + "/", "<beside data>/")
     return value.replace(f":{moment.port + 1}", ":<controller port>").replace(f":{moment.port}", ":<port>")
 
 

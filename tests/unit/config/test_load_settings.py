@@ -283,8 +283,8 @@ def test_replication_that_one_node_cannot_have_is_lowered_with_one_notice() -> N
 
 
 def test_settings_of_kafka_that_do_nothing_here_are_named_together_in_one_notice() -> None:
-    assert load(num_replica_alter_log_dirs_threads="4", background_threads="2", super_users="User:a").notices == [
-        "accepted without effect here: background.threads, num.replica.alter.log.dirs.threads, super.users"
+    assert load(background_threads="2", super_users="User:a").notices == [
+        "accepted without effect here: background.threads, super.users"
     ]
 
 
