@@ -1,44 +1,16 @@
 """What a handler knows beside the request itself: the session, the version, and where the answer goes."""
 
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from broker.request.permissions import Operation as Operation
+from broker.request.permissions import ResourceType as ResourceType
 from broker.request.response import NOTHING, ResponseSlot
 from broker.request.session import Peer
 from protocol.error_counts import error_counter
 from protocol.errors import ErrorCode
 from protocol.headers import frame_response
 from protocol.refusals import refusal
-
-
-class Operation(IntEnum):
-    """What a principal wants to do, by the codes of Kafka's authorizer."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-
-
-class ResourceType(IntEnum):
-    """The kind of a resource that an operation is for, by the codes of Kafka's authorizer."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
 
 CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
@@ -95,13 +67,6 @@ class ServedApis(Protocol):
 
     def advertised(self) -> Sequence[ApiVersionRange]:
         """Every API served, by ascending key."""
-
-
-class Permissions(Protocol):
-    """What one principal may do from one host."""
-
-    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the authorizer allows the principal this operation on the resource."""
 
 
 @runtime_checkable

@@ -1,9 +1,8 @@
 """The session of a connection: who is at its other end, what the client has said of itself, and its throttling."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from broker.request.context import Permissions
+from broker.request.permissions import Permissions
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of a connection that no authentication was asked of."""

@@ -7,11 +7,9 @@ import pytest
 
 from broker.replication.partition import LeaderAndIsr
 from protocol.messages.configs import IncrementalAlterConfigsRequest
-from protocol.records.cluster_metadata import TopicRecord
 from tests.support.batches import produced
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.files import FaultyFileSystem
-from tests.support.metadata import pretend
 from tests.support.metrics import now, scrape, shown, up
 from tests.support.requests import produce_request
 
@@ -146,11 +144,3 @@ def test_a_change_of_min_isr_shows(broker: InProcessBroker) -> None:
 def test_any_name_of_a_topic_is_a_label(broker: InProcessBroker, name: str) -> None:
     broker.create_topic(name)
     assert scrape(broker)[f'kafka_log_log_size{{topic="{name}",partition="0"}}'] == 0
-
-
-def test_names_that_no_client_could_give_are_written_so_that_they_can_be_read(broker: InProcessBroker) -> None:
-    """Kafka lets no such name be; an adopted directory could bring one all the same."""
-    broker.create_topic("orders")
-    name = 'a "quoted" \\ name\nof two lines'
-    pretend(broker.server.metadata, TopicRecord(name=name, topic_id=bytes(15) + b"\x07"))
-    assert {"topic": name} in scrape(broker).labelled("kafka_topic_partitions")
