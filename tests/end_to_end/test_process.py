@@ -183,7 +183,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         ("listeners=SSL://127.0.0.1:0", ["SSL"]),
         ("listeners=nonsense", ["listeners", "nonsense"]),
         ("ssl.keystore.location=/tmp/keys", ["ssl.keystore.location"]),
-        ("sasl.enabled.mechanisms=PLAIN", ["sasl.enabled.mechanisms"]),
+        ("listeners=SASL_PLAINTEXT://127.0.0.1:0", ["sasl.enabled.mechanisms", "GSSAPI"]),
         ("max.connections.per.ip.overrides=no-such-host.invalid:5", ["no-such-host.invalid", "has no address"]),
     ],
 )

@@ -363,7 +363,7 @@ def test_a_log_whose_directory_spells_the_number_in_another_way_refuses_the_star
 
 
 @pytest.mark.parametrize("unique_id", ["ab" * 16, "x"])
-@pytest.mark.parametrize("fate", ["stray", "delete", "future"])
+@pytest.mark.parametrize("fate", ["stray", "delete"])
 def test_a_directory_that_was_renamed_before_is_no_news(data: DataDirectory, fate: str, unique_id: str) -> None:
     renamed = data.path / f"orders-0.{unique_id}-{fate}"
     renamed.mkdir()
@@ -372,6 +372,18 @@ def test_a_directory_that_was_renamed_before_is_no_news(data: DataDirectory, fat
     assert manager.findings == []
     assert renamed.is_dir()
     assert len(manager.take_pending_removals()) == (fate == "delete")
+
+
+@pytest.mark.parametrize("unique_id", ["ab" * 16, "x"])
+def test_the_copy_of_a_log_that_moves_is_kept_and_what_it_lacks_is_told(data: DataDirectory, unique_id: str) -> None:
+    future = data.path / f"orders-0.{unique_id}-future"
+    future.mkdir()
+    manager = data.start()
+    assert the_log(manager).log_end_offset == 10
+    assert manager.findings == [
+        f"{future}/partition.metadata is missing: the topic id is the one that the metadata has"
+    ]
+    assert future.is_dir()
 
 
 @pytest.mark.parametrize(

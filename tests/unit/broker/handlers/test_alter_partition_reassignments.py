@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.controller.directories import UNASSIGNED
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
@@ -77,7 +78,13 @@ def test_a_request_without_time_moves_nothing(broker: InProcessBroker, timeout_m
 def test_a_partition_that_an_adopted_directory_was_moving_is_taken_back(
     broker: InProcessBroker, orders: bytes, wanted: list[int] | None
 ) -> None:
-    moving = PartitionChangeRecord(partition_id=1, topic_id=orders, replicas=[1, 2], adding_replicas=[2])
+    moving = PartitionChangeRecord(
+        partition_id=1,
+        topic_id=orders,
+        replicas=[1, 2],
+        adding_replicas=[2],
+        directories=[*broker.server.log_dirs.online_ids, UNASSIGNED],
+    )
     controller = broker.server.components.controller
     assert controller is not None
     controller.append([moving])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.controller.directories import UNASSIGNED
 from dev.serving import serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.reassignments import ListPartitionReassignmentsRequest
@@ -27,7 +28,13 @@ def test_what_an_adopted_directory_was_moving_is_told(broker: InProcessBroker, t
     topic_id = broker.create_topic("orders", partitions=2)
     pretend(
         broker.server.metadata,
-        PartitionChangeRecord(partition_id=1, topic_id=topic_id, replicas=[1, 2], adding_replicas=[2]),
+        PartitionChangeRecord(
+            partition_id=1,
+            topic_id=topic_id,
+            replicas=[1, 2],
+            adding_replicas=[2],
+            directories=[UNASSIGNED, UNASSIGNED],
+        ),
     )
     (topic,) = broker.ask(ListPartitionReassignmentsRequest(topics=topics), 0).topics
     (moving,) = topic.partitions
