@@ -129,8 +129,8 @@ class BrokerProcess:
         return rest
 
     def close(self) -> None:
-        """Kill the process if it still runs."""
-        if self.is_running:
+        """Kill the process if it still runs, and let its output go."""
+        if self._process is not None and not self._stdout().closed:
             self.kill()
 
     def log_text(self, *, last_lines: int = 200) -> str:

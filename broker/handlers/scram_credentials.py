@@ -20,8 +20,7 @@ Result = DescribeUserScramCredentialsResponse.Result
 
 
 class ScramCredentialsHandler:
-    """Reads the image and asks the controller. No listener authenticates by credentials yet; they are kept, as a Kafka
-    keeps them whose listeners have no SASL."""
+    """Reads the image and asks the controller."""
 
     def __init__(self, controller: ControllerClient, metadata: MetadataCache) -> None:
         self._controller = controller

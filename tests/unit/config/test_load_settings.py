@@ -235,7 +235,7 @@ def test_a_secured_controller_listener_is_kept_with_its_settings_since_nobody_op
 
     assert settings.controller_listeners[0].security_protocol == "SASL_SSL"
     assert notices == [
-        "kept but not opened, because TLS and SASL do not exist here yet: CTL://h:9093",
+        "kept but not opened, because brokers talk to each other without TLS and SASL here: CTL://h:9093",
         "accepted without effect here: listener.name.ctl.plain.sasl.jaas.config",
     ]
 
