@@ -340,7 +340,9 @@ class _Loading:
     def _last_notices(self, controller_listeners: tuple[Listener, ...]) -> list[str]:
         notices = []
         if secured := [str(one) for one in controller_listeners if one.security_protocol != "PLAINTEXT"]:
-            notices.append(f"kept but not opened, because brokers talk to each other without TLS and SASL here: {', '.join(secured)}")
+            notices.append(
+                f"kept but not opened, because brokers talk to each other without TLS and SASL here: {', '.join(secured)}"
+            )
         named = [key for key in _NAMES_CONTROLLERS if self._texts.get(key)]
         if named and not self._is_member:
             notices.append(f"not asked, because this node is its own controller: {', '.join(named)}")
