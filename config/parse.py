@@ -341,7 +341,8 @@ class _Loading:
         notices = []
         if secured := [str(one) for one in controller_listeners if one.security_protocol != "PLAINTEXT"]:
             notices.append(
-                f"kept but not opened, because brokers talk to each other without TLS and SASL here: {', '.join(secured)}"
+                "kept but not opened, because brokers talk to each other without TLS and SASL here: "
+                + ", ".join(secured)
             )
         named = [key for key in _NAMES_CONTROLLERS if self._texts.get(key)]
         if named and not self._is_member:

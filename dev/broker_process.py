@@ -130,8 +130,10 @@ class BrokerProcess:
 
     def close(self) -> None:
         """Kill the process if it still runs, and let its output go."""
-        if self._process is not None and not self._stdout().closed:
+        if self.is_running:
             self.kill()
+        elif self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
 
     def log_text(self, *, last_lines: int = 200) -> str:
         if not self.log_path.exists():
