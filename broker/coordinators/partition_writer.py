@@ -35,12 +35,14 @@ log = logging.getLogger(__name__)
 class _Entry:
     """A CoordinatorResult or a marker that is being written."""
 
-    __slots__ = ("is_completed", "outcome", "replay", "then")
+    __slots__ = ("is_completed", "late", "outcome", "replay", "then")
 
-    def __init__(self, replay: Callable[[], None], then: Completion) -> None:
+    def __init__(self, replay: Callable[[], None], then: Completion, late: Callable[[], None] | None = None) -> None:
         self.replay = replay
         """Applies what is written to the shard."""
         self.then = then
+        self.late = late or partial(self.complete, ErrorCode.REQUEST_TIMED_OUT)
+        """Called when the caller's time is over."""
         self.outcome: ErrorCode | None = None
         """None while the entry is being written."""
         self.is_completed = False
@@ -106,7 +108,7 @@ class PartitionWriter(Generic[Record]):
 
     def append(self, result: CoordinatorResult[Record]) -> None:
         """Write a result. A result without records is answered once all results before it are answered."""
-        entry = _Entry(partial(self._replay, result), result.then)
+        entry = _Entry(partial(self._replay, result), result.then, result.late)
         if not result.records and not self._is_closed:
             entry.outcome = ErrorCode.NONE
             self._entries.append(entry)
@@ -214,7 +216,7 @@ class PartitionWriter(Generic[Record]):
             return
         if is_late:
             # The records are in the log and will be acknowledged at some time; only the caller's time is over.
-            entry.complete(ErrorCode.REQUEST_TIMED_OUT)
+            entry.late()
             if not self._replicas.produce_purgatory.is_closed:
                 self._wait(entry, publication)
             return
