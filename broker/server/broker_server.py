@@ -137,6 +137,8 @@ class BrokerServer:
             state=lambda: self.lifecycle.state,
             flushers=lambda: services.flushers.stats,
         )
+        if self._tls is not None:
+            self.metric_sources.certificate_expiry_s = self._tls.expiry_s
         self.metrics = self._make_endpoint()
 
     @property

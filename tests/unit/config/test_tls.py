@@ -93,7 +93,10 @@ TYPE = "listener.name.outside.ssl.keystore.type"
         ({LOCATION: None, TYPE: None}, "the listener OUTSIDE has TLS, expected its key and certificate in"),
         ({TYPE: None}, f"{LOCATION} is set, expected ssl.keystore.password beside it, or ssl.keystore.type=PEM"),
         ({TYPE: "BKS"}, f"{TYPE} is 'BKS', expected PEM or PKCS12"),
-        ({"ssl.keystore.password": "geheim"}, "ssl.keystore.password is set, but a PEM file has no password: expected "),
+        (
+            {"ssl.keystore.password": "geheim"},
+            "ssl.keystore.password is set, but a PEM file has no password: expected ",
+        ),
         ({"ssl.keystore.key": "geheim"}, f"{LOCATION} and ssl.keystore.key are set, expected one of them"),
         (
             {LOCATION: None, "ssl.keystore.key": "geheim"},
@@ -108,7 +111,10 @@ TYPE = "listener.name.outside.ssl.keystore.type"
             "ssl.client.auth is 'required', expected ssl.truststore.location beside it for the listener OUTSIDE",
         ),
         ({"ssl.client.auth": "perhaps"}, "ssl.client.auth is 'perhaps', expected one of required, requested, none"),
-        ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols has 'TLSv1.1', expected some of TLSv1.2, TLSv1.3"),
+        (
+            {"ssl.enabled.protocols": "TLSv1.1"},
+            "ssl.enabled.protocols has 'TLSv1.1', expected some of TLSv1.2, TLSv1.3",
+        ),
         ({"ssl.principal.mapping.rules": "RULE:x"}, "ssl.principal.mapping.rules cannot be read: no rule begins with"),
         ({"ssl.provider": "BC"}, "ssl.provider is set, but this broker cannot load classes of Java"),
         (

@@ -1,5 +1,6 @@
 """Connections with TLS: what clients do to them, and what hostile peers do."""
 
+import contextlib
 import logging
 import os
 import socket
@@ -52,10 +53,8 @@ class TlsClient(Client):
     def next_flight(self) -> bytes:
         """Go on with the handshake as far as it goes; return what the other end has to get."""
         self._take()
-        try:
+        with contextlib.suppress(ssl.SSLWantReadError):
             self.tls.do_handshake()
-        except ssl.SSLWantReadError:
-            pass
         return self._out.read()
 
     def records(self, data: bytes) -> bytes:
@@ -312,5 +311,3 @@ async def test_both_versions_are_spoken(tmp_path: Path, version: str) -> None:
         client.send(frame(b"?"))
         assert await it.requests(1) == [b"?"]
         assert client.tls.version() == version.replace("_", ".")
-
-

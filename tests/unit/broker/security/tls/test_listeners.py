@@ -1,4 +1,4 @@
-"""A listener's certificate changes while the broker runs, if the new one will do; who a client is by its certificate."""
+"""A listener's certificate changes while the broker runs, if the new one will do. Who a client is by a certificate."""
 
 from datetime import timedelta
 from pathlib import Path
