@@ -1,9 +1,9 @@
 """Imports without OpenSSL: of asyncio and uvloop always, of a library where Python was built without it.
 
 asyncio and uvloop import OpenSSL for TLS connections of their own, which this broker does not have. OpenSSL is an
-eighth of an idle broker's memory and a twentieth of its start (bench: start, imports). asyncio works without `ssl`, as on a Python that
-was built so. uvloop imports names of `ssl` that it does not use without TLS: it gets stand-ins. A later import of `ssl`
-gets the real module.
+eighth of an idle broker's memory and a twentieth of its start (bench: start, imports). asyncio works without `ssl`, as
+on a Python that was built so. uvloop imports names of `ssl` that it does not use without TLS: it gets stand-ins. A
+later import of `ssl` gets the real module.
 """
 
 import sys

@@ -21,6 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 YEAR = timedelta(days=365)
+CLOCK_BEGINS = datetime(2023, 11, 14, tzinfo=UTC)
+"""The day on which `tests.support.clock.ManualClock` begins."""
 
 
 def name(common_name: str) -> x509.Name:
@@ -126,3 +128,9 @@ def written(path: Path, text: str) -> str:
     """The path of a new file with this text."""
     path.write_text(text)
     return str(path)
+
+
+def tls_of_listeners(directory: Path, issued: Issued) -> dict[str, str]:
+    """The settings of a broker whose listeners with TLS have this key."""
+    location = written(directory / "broker.pem", issued.pem())
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.location": location}

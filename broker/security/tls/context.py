@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from broker.security.tls.certificate import Certificate, parse_certificate
 from broker.security.tls.der import MalformedDer
-from broker.security.tls.key_material import KeyMaterial, Unusable, as_pem, load_key, load_trusted
+from broker.security.tls.key_material import KeyMaterial, Unusable, as_pem
+from broker.security.tls.stores import load_key, load_trusted
 from config.tls import TlsSettings
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
