@@ -11,7 +11,7 @@ import pytest
 
 from broker.network.connection import Connection
 from broker.network.pauses import Pause
-from broker.network.tls_transport import MOST_SENT_BYTES, RECORD_BYTES, TlsTransport
+from broker.network.tls_transport import MOST_SENT_BYTES, RECEIVED_BYTES, RECORD_BYTES, TlsTransport
 from broker.request.session import ANONYMOUS, Peer, Session
 from storage.files import FileRegion, FileSystem
 from tests.support.certificates import Authority
@@ -95,7 +95,10 @@ def connect(it: Network, contexts: Contexts) -> tuple[Connection, TlsClient]:
     it.limits.opened("TLS", "10.0.0.1")
     client = TlsClient(theirs, contexts.client)
     it.clients.append(client)
-    transport = TlsTransport(ours, contexts.server, lambda certificate: "User:alice" if certificate else ANONYMOUS)
+    scratch = memoryview(bytearray(RECEIVED_BYTES))
+    transport = TlsTransport(
+        ours, contexts.server, lambda certificate: "User:alice" if certificate else ANONYMOUS, scratch
+    )
     return it.processor.adopt(transport, Session(Peer(host="10.0.0.1", port=4711, listener="TLS"))), client
 
 
