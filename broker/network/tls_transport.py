@@ -69,7 +69,7 @@ class TlsTransport:
         self._is_done = False
         """The handshake is done."""
         self._has_more = False
-        """There was no room for all that had been received."""
+        """Records may be there that have been received and not been decrypted."""
         self._has_ended = False
         """The peer has said that it sends no more."""
         self._ahead: Bytes = b""
@@ -102,6 +102,8 @@ class TlsTransport:
             else:
                 self.principal = self._principal_of(self._tls.getpeercert(binary_form=True))
                 self._is_done = True
+                # The first request may have come with the end of the handshake.
+                self._has_more = self._in.pending > 0
         return Handshake.DONE if self._flush() else Handshake.WANTS_WRITE
 
     # Receiving

@@ -134,6 +134,16 @@ async def test_requests_and_answers_pass_in_records(tmp_path: Path) -> None:
 
 
 @on_both_loops
+async def test_the_first_request_may_come_with_the_end_of_the_handshake(tmp_path: Path) -> None:
+    async with network() as it:
+        _, client = connect(it, Contexts(tmp_path))
+        client.wire.sendall(client.next_flight())
+        await it.turns(3)
+        client.wire.sendall(client.next_flight() + client.records(frame(b"at once")))
+        assert await it.requests(1) == [b"at once"]
+
+
+@on_both_loops
 async def test_a_large_request_comes_in_whatever_pieces_its_records_have(tmp_path: Path) -> None:
     async with network() as it:
         _, client = await connected(it, Contexts(tmp_path))
