@@ -81,6 +81,7 @@ def tls(directory: Path, scale: float) -> dict[str, float]:
     for way in ("produce", "consume"):
         if f"kafka_{way}_mb_s" in figures:
             figures[f"{way}_ratio"] = figures[f"{way}_mb_s"] / figures[f"kafka_{way}_mb_s"]
+            figures[f"{way}_cpu_ratio"] = figures[f"kafka_{way}_cpu_s_gb"] / figures[f"{way}_cpu_s_gb"]
     return figures
 
 
