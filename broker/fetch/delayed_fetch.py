@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from broker.fetch.read_rules import FetchRequirements
-from broker.fetch.round import Fetch, FetchResult, FetchRound, PartitionRead
+from broker.fetch.round import Fetch, FetchResult, FetchRound, PartitionRead, concluded
 from broker.runtime.purgatory import DelayedOperation
 from storage.errors import StorageError
 
@@ -43,7 +43,8 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Read all partitions again, within the same limits, and answer with what there is."""
         partitions = self._fetch.partitions()
-        self._then(self._fetch.conclude(partitions, FetchRound(partitions, self._requirements).reads))
+        reads = FetchRound(partitions, self._requirements).reads
+        self._then(concluded(self._fetch, self._requirements, partitions, reads))
         self._let_go()
 
     def on_expiration(self) -> None:

@@ -17,6 +17,9 @@ from storage.sentinels import NO_EPOCH, NO_OFFSET
 
 NO_TOPIC_ID = bytes(16)
 
+ANSWERED_BYTES = 45
+"""What a partition adds to an answer beside its records, about."""
+
 
 PartitionKey = tuple[bytes | str, int]
 """What distinguishes a partition of a fetch from the others: topic id, or topic name before version 13, and index."""
@@ -230,8 +233,27 @@ class Fetch(ABC):
         return False
 
     @abstractmethod
+    def withhold(self) -> FetchResult:
+        """The answer without any partition: the client has exceeded a quota."""
+
+    @abstractmethod
     def conclude(self, partitions: Sequence[PartitionFetch], reads: Sequence[PartitionRead]) -> FetchResult:
         """What to answer, from the reads of ``partitions``, which `partitions` has just returned."""
+
+
+def concluded(
+    fetch: Fetch,
+    requirements: FetchRequirements,
+    partitions: Sequence[PartitionFetch],
+    reads: Sequence[PartitionRead],
+) -> FetchResult:
+    """What to answer, from the reads of ``partitions``, as far as the client's quotas admit it."""
+    quota = requirements.quota
+    if quota is not None:
+        size = sum(ANSWERED_BYTES + (0 if read.region is None else read.region.size) for read in reads)
+        if not quota.admits_fetch(size):
+            return fetch.withhold()
+    return fetch.conclude(partitions, reads)
 
 
 def located_first(fetches: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from broker.request.channel import RequestChannel
     from broker.runtime.clock import Clock
     from broker.runtime.worker_thread import FlusherStats
+    from broker.security.quotas.client_quotas import ClientQuotas
     from config.broker_settings import BrokerSettings
     from storage.log_manager import LogManager
 
@@ -68,6 +69,8 @@ class MetricSources:
     log_cleaner: "LogCleaner | None" = None
     replica_moves: "ReplicaMoves | None" = None
     retention_hold: "RetentionHold | None" = None
+    client_quotas: "ClientQuotas | None" = None
+    """None while the cluster has no quota of clients."""
     on_period: list[Callable[[], None]] = field(default_factory=list)
     """Called whenever a period is over."""
 
