@@ -51,10 +51,11 @@ class HeartbeatAnswer(NamedTuple):
 class AutoCreation(Protocol):
     """Creates topics that clients ask about, wherever the controller is."""
 
-    def auto_create(self, names: Iterable[str]) -> None:
+    def auto_create(self, names: Iterable[str], mutations: MutationQuota | None = None) -> None:
         """Create topics that a client asked about, with the broker's defaults; internal topics with their own settings.
 
-        There is no answer: the client asks again. Names that no topic may have are passed over.
+        There is no answer: the client asks again. Names that no topic may have are passed over, and so are topics that
+        ``mutations``, the client's quota, does not admit.
         """
 
 

@@ -349,7 +349,7 @@ class LocalController:
             chance=lambda below: int.from_bytes(self._ids.uuid()[8:], "big") % below,
         )
 
-    def auto_create(self, names: Iterable[str]) -> None:
+    def auto_create(self, names: Iterable[str], mutations: MutationQuota | None = None) -> None:
         from broker.controller.automatic_topics import automatic_topic
 
         missing = [name for name in dict.fromkeys(names) if name not in self.image.topics.by_name]
@@ -357,7 +357,7 @@ class LocalController:
         if wanted:
             # A metadata log without disk space has logged that itself.
             with suppress(DiskFull, TooManyOpenFiles):
-                self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals)
+                self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals, mutations=mutations)
 
     def delete_topics(
         self,

@@ -18,6 +18,7 @@ from broker.metrics.metadata import Metadata
 from broker.metrics.network import Network
 from broker.metrics.pages import Pages
 from broker.metrics.peers import Peers
+from broker.metrics.quotas import Quotas
 from broker.metrics.replicas import Replicas
 from broker.metrics.requests import Requests
 from broker.metrics.series import Family
@@ -32,6 +33,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "Requests": Requests.families,
     "The network": Network.families,
     "Clients that authenticate": Authentication.families,
+    "Clients that have a quota": Quotas.families,
     "Replicas, requests that wait, fetch sessions": Replicas.families,
     "Followers: replicas that this node fetches from other brokers": (*Fetchers.families, *fetchers.LAG_FAMILIES),
     "Topics": topics.FAMILIES,
@@ -74,6 +76,7 @@ def make_pages(sources: MetricSources) -> Pages:
             Requests(sources),
             Network(sources),
             Authentication(sources),
+            Quotas(sources),
             Replicas(sources, surveyor),
             Fetchers(sources),
             Groups(sources, groups),

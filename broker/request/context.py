@@ -117,6 +117,8 @@ class RequestContext:
     def throttle(self, throttle_time_ms: int) -> None:
         """The request has exceeded a quota. Its answer, which is still to be given, says so and is sent at once; then
         nothing more of the connection is read or evaluated for ``throttle_time_ms`` (KIP-219)."""
+        if self.slot.kind is not None:
+            self.slot.kind.api.throttle.record(throttle_time_ms)
         self.slot.throttle(throttle_time_ms)
 
     def mutations(self, *, is_strict: bool) -> MutationQuota | None:

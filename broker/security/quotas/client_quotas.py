@@ -56,6 +56,10 @@ class Quota(Generic[Meter]):
         self.limits = QuotaLimits({})
         self.sensors: ClientSensors[Sharers, Meter] = ClientSensors(make_meter)
 
+    def burst(self, limit: Limit) -> float:
+        """How much may be saved up within a limit."""
+        return self.windows.number * self.windows.size_ms / 1000 * limit.value
+
     def use(self, limit: Limit, now_ms: int) -> ClientSensor[Meter]:
         """The sensor of a client that has the limit."""
         return self.sensors.use(limit.sharers, now_ms)

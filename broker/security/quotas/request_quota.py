@@ -134,10 +134,9 @@ class ClientMutationQuota:
     __slots__ = ("_burst", "_is_strict", "_limit", "_quotas", "_sensor", "_until_ms")
 
     def __init__(self, quotas: ClientQuotas, limit: Limit, *, is_strict: bool) -> None:
-        windows = quotas.mutations.windows
         self._quotas = quotas
         self._limit = limit
-        self._burst = windows.number * windows.size_ms / 1000 * limit.value
+        self._burst = quotas.mutations.burst(limit)
         self._sensor = quotas.mutations.use(limit, quotas.clock.monotonic_ms())
         self._is_strict = is_strict
         self._until_ms = 0

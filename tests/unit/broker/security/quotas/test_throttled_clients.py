@@ -6,28 +6,17 @@ from typing import Any
 import pytest
 
 from protocol.errors import ErrorCode as E
-from protocol.messages.client_quotas import AlterClientQuotasRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from tests.support.batches import produced, record
 from tests.support.broker import Client, InProcessBroker
+from tests.support.quotas import limit
 from tests.support.requests import fetch_request, produce_request
 
 FIRST_SPAN_S = 10
 """A rate is taken over ten windows of a second at least."""
 
 SLOW: Mapping[str, str | None] = {"client-id": "slow"}
-
-
-def limit(broker: InProcessBroker, entity: Mapping[str, str | None], **values: float | None) -> None:
-    """Set quotas; None removes one."""
-    of_entry = AlterClientQuotasRequest.Entry
-    entry = of_entry(
-        entity=[of_entry.Entity(entity_type=kind, entity_name=name) for kind, name in entity.items()],
-        ops=[of_entry.Op(key=key, value=value or 0.0, remove=value is None) for key, value in values.items()],
-    )
-    (result,) = broker.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1, "admin").entries
-    assert result.error_code == E.NONE, result.error_message
 
 
 def produce(client: Client, size: int, *, client_id: str = "slow", acks: int = -1) -> None:
@@ -67,7 +56,6 @@ def test_a_producer_that_wants_no_answer_is_muted_too(broker: InProcessBroker) -
     broker.create_topic("orders")
     limit(broker, SLOW, producer_byte_rate=1_000)
     client = broker.connect()
-    client.send_bytes(b"")
     batch = produced([record(bytes(20_000))])
     client.send(produce_request("orders", batch, acks=0), 12, "slow")
     client._awaited.clear()
