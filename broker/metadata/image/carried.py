@@ -58,7 +58,7 @@ class KeyedDelta:
 
     def replace(self, image: KeyedImage) -> None:
         """All records as ``image`` has them."""
-        self._changed = dict(image.by_key)
+        self._changed = None if image.by_key == self._image.by_key else dict(image.by_key)
 
     def apply(self) -> KeyedImage:
         """The next image."""
