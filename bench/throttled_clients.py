@@ -1,18 +1,20 @@
 """How well clients with a quota are held to it, and what clients without one notice of that.
 
 `python -m bench.throttled_clients` starts a broker and, for each client library, a client with a quota and one without.
-Both produce, then both consume, for `--seconds`. A broker is `--bootstrap` instead of one of its own.
+Both produce, then both consume, for `--seconds`: two windows of a quota, since a client may use up a window at once. A
+broker may be named instead: `--bootstrap`.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 import tempfile
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +25,8 @@ from protocol.messages.client_quotas import AlterClientQuotasRequest, AlterClien
 RATE: Final = 1_000_000
 """Bytes a second that the client with a quota may produce, and consume."""
 
-WARM_UP_S: Final = 12.0
-"""The first window of a rate: a client may use up at once what ten seconds bring."""
+BATCH_BYTES: Final = 100_000
+"""Requests of a megabyte would be as large as what the client may send in a second."""
 
 MOST_UNDER_WAY: Final = 40
 """Records that a producer may have sent without an answer."""
@@ -33,18 +35,23 @@ VALUE: Final = bytes(9_900)
 
 Count = Callable[[int], None]
 
+Work = Callable[[str, str, str, float, Count], None]
+"""Runs a client: bootstrap server, client id, topic, until when, and what counts the bytes that it moves."""
+
 
 def produce_with_kafka_python(bootstrap: str, client_id: str, topic: str, until: float, count: Count) -> None:
     from kafka import KafkaProducer
+    from kafka.errors import KafkaTimeoutError
 
-    producer = KafkaProducer(bootstrap_servers=bootstrap, client_id=client_id, batch_size=100_000)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, client_id=client_id, batch_size=BATCH_BYTES)
     under_way: deque[Any] = deque()
     while time.monotonic() < until:
         under_way.append(producer.send(topic, VALUE))
         if len(under_way) > MOST_UNDER_WAY:
             under_way.popleft().get(timeout=60)
             count(len(VALUE))
-    producer.close(timeout=0)
+    with suppress(KafkaTimeoutError):
+        producer.close(timeout=0)
 
 
 def consume_with_kafka_python(bootstrap: str, client_id: str, topic: str, until: float, count: Count) -> None:
@@ -66,8 +73,14 @@ def consume_with_kafka_python(bootstrap: str, client_id: str, topic: str, until:
 def produce_with_confluent(bootstrap: str, client_id: str, topic: str, until: float, count: Count) -> None:
     from confluent_kafka import Producer
 
-    settings = {"bootstrap.servers": bootstrap, "client.id": client_id, "queue.buffering.max.kbytes": 400}
-    producer = Producer(settings)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": client_id,
+            "queue.buffering.max.kbytes": 400,
+            "batch.size": BATCH_BYTES,
+        }
+    )
 
     def delivered(error: Any, _: Any) -> None:
         if error is None:
@@ -129,33 +142,29 @@ def set_rates(bootstrap: str, client_id: str, rate: float | None) -> None:
         raise SystemExit(f"the quota was not set: {result.error_message}")
 
 
-class Meter:
-    """Bytes that a client has moved since the warm-up was over."""
+def run(work: Work, bootstrap: str, client_id: str, topic: str, seconds: float, moved: Any) -> None:
+    """Run a client in a process of its own; ``moved`` gets the bytes that it has moved."""
 
-    def __init__(self, begins: float) -> None:
-        self.begins = begins
-        self.bytes = 0
+    def count(size: int) -> None:
+        moved.value += size
 
-    def count(self, size: int) -> None:
-        if time.monotonic() >= self.begins:
-            self.bytes += size
+    work(bootstrap, client_id, topic, time.monotonic() + seconds, count)
 
 
-def measure(work: Callable[[str, str, str, float, Count], None], bootstrap: str, topic: str, seconds: float) -> None:
+def measure(work: Work, bootstrap: str, topic: str, seconds: float) -> None:
     """Run a client with a quota, one beside it without, and then the second alone; print what each has moved."""
+    context = multiprocessing.get_context("spawn")
     rates = {}
     for names in (("slow", "free"), ("alone",)):
-        begins = time.monotonic() + WARM_UP_S
-        meters = {name: Meter(begins) for name in names}
-        threads = [
-            threading.Thread(target=work, args=(bootstrap, name, topic, begins + seconds, meters[name].count))
-            for name in names
+        moved = {name: context.Value("d", 0.0, lock=False) for name in names}
+        processes = [
+            context.Process(target=run, args=(work, bootstrap, name, topic, seconds, moved[name])) for name in names
         ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        rates |= {name: meter.bytes / seconds for name, meter in meters.items()}
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        rates |= {name: of_client.value / seconds for name, of_client in moved.items()}
     sys.stdout.write(
         f"{work.__name__.replace('_', ' '):28} {rates['slow'] / RATE:.2f} of its rate; beside it "
         f"{rates['free'] / 1e6:.1f} MB/s, alone {rates['alone'] / 1e6:.1f} MB/s\n"
@@ -167,7 +176,7 @@ def main() -> None:
     """Measure every client library, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("libraries", nargs="*", default=[*_LIBRARIES], help="kafka-python, confluent-kafka")
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=22.0)
     parser.add_argument("--bootstrap", help="a broker that runs already, with auto.create.topics.enable")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:

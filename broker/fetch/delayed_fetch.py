@@ -31,6 +31,9 @@ class DelayedFetch(DelayedOperation):
                 continue
             if not partition.is_readable_at(one.fetch_offset, one.current_leader_epoch, only_leader):
                 return self.complete()
+            follower = self._requirements.follower
+            if follower is not None and follower.is_withheld(partition):
+                continue
             try:
                 end = partition.visible_end(self._requirements.isolation)
                 available += partition.log.readable_bytes(one.fetch_offset, end, one.max_bytes)

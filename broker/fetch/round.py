@@ -176,10 +176,16 @@ def _read(
             if requirements.wants_aborted:
                 read.aborted_transactions = ()
             return read
-    found, read.aborted_transactions = read_records(
-        partition, fetch.fetch_offset, fetch.max_bytes, requirements, budget, in_memory_only
-    )
-    read.region = found.region
+    follower = requirements.follower
+    if follower is not None and follower.is_withheld(partition):
+        # Nothing is read, and the offset is checked all the same.
+        offset = fetch.fetch_offset
+        log.read(offset, max_bytes=0, upper_bound_offset=offset, at_least_one_batch=False)
+    else:
+        found, read.aborted_transactions = read_records(
+            partition, fetch.fetch_offset, fetch.max_bytes, requirements, budget, in_memory_only
+        )
+        read.region = found.region
     if requirements.follower is not None:
         requirements.follower.has_fetched(partition, fetch.fetch_offset, fetch.log_start_offset)
         read.high_watermark = log.high_watermark  # which this fetch may have moved
