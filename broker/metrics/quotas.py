@@ -1,4 +1,4 @@
-"""Metrics of quotas: what clients that have a quota use of it, and for how long they are throttled."""
+"""Metrics of quotas: what clients and replicas that have one use of it, and for how long clients are throttled."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -44,6 +44,16 @@ EXEMPT: Final = gauge(
     "Percent of the loop's time that requests of other brokers take; 0 while there is no quota of time",
     bean="kafka.server:type=Request",
 )
+LED: Final = gauge(
+    "kafka_server_leaderreplication_byte_rate",
+    "Bytes a second that this broker sends to followers of throttled replicas",
+    bean="kafka.server:type=LeaderReplication",
+)
+FOLLOWED: Final = gauge(
+    "kafka_server_followerreplication_byte_rate",
+    "Bytes a second that this broker fetches for its throttled replicas",
+    bean="kafka.server:type=FollowerReplication",
+)
 THROTTLE_TIMES: Final[Mapping[str, Family]] = {
     "produced": _throttle_time("Produce"),
     "fetched": _throttle_time("Fetch"),
@@ -65,7 +75,7 @@ class _Key(NamedTuple):
 class Quotas:
     """Reads what clients have used off the quotas."""
 
-    families: tuple[Family, ...] = (PRODUCED, FETCHED, TIME, TOKENS, EXEMPT, *THROTTLE_TIMES.values())
+    families: tuple[Family, ...] = (PRODUCED, FETCHED, TIME, TOKENS, EXEMPT, LED, FOLLOWED, *THROTTLE_TIMES.values())
 
     def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
@@ -73,10 +83,13 @@ class Quotas:
         sources.on_period.append(self._past.period_is_over)
 
     def collect(self) -> Iterator[Samples]:
+        throttles = self._sources.replication_throttles
+        if throttles is not None:
+            yield one(LED, throttles.leader.per_second())
+            yield one(FOLLOWED, throttles.follower.per_second())
         quotas = self._sources.client_quotas
         if quotas is None:
-            for family in self.families:
-                yield one(family, 0) if family is EXEMPT else Samples(family, [])
+            yield one(EXEMPT, 0)
             return
         now_ms = self._sources.clock.monotonic_ms()
         yield _rates(PRODUCED, quotas.produced, now_ms)

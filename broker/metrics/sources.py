@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from broker.raft.observers import Observers
     from broker.raft.single_voter_log import SingleVoterLog
     from broker.replication.replica_manager import ReplicaManager
+    from broker.replication.throttles import ReplicationThrottles
     from broker.request.channel import RequestChannel
     from broker.runtime.clock import Clock
     from broker.runtime.worker_thread import FlusherStats
@@ -71,6 +72,8 @@ class MetricSources:
     retention_hold: "RetentionHold | None" = None
     client_quotas: "ClientQuotas | None" = None
     """None while the cluster has no quota of clients."""
+    replication_throttles: "ReplicationThrottles | None" = None
+    """None where there are no other brokers."""
     on_period: list[Callable[[], None]] = field(default_factory=list)
     """Called whenever a period is over."""
 

@@ -33,7 +33,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "Requests": Requests.families,
     "The network": Network.families,
     "Clients that authenticate": Authentication.families,
-    "Clients that have a quota": Quotas.families,
+    "Clients and replicas that have a quota": Quotas.families,
     "Replicas, requests that wait, fetch sessions": Replicas.families,
     "Followers: replicas that this node fetches from other brokers": (*Fetchers.families, *fetchers.LAG_FAMILIES),
     "Topics": topics.FAMILIES,

@@ -16,6 +16,7 @@ from storage.topic_partition import TopicPartition
 from tests.support.broker import InProcessBroker
 from tests.support.clock import ManualClock
 from tests.support.leadership import OTHER, OURS
+from tests.support.metrics import scrape
 from tests.support.requests import fetch_request
 
 ORDERS = TopicPartition("orders", 0)
@@ -96,6 +97,7 @@ def test_a_follower_that_lags_gets_records_at_the_rate_of_the_leader(broker: InP
 
     set_isr(OURS)
     assert fetched() > 20_000
+    assert scrape(broker)["kafka_server_leaderreplication_byte_rate"] > 20_000
     assert fetched() == 0, "20,000 a second"
     answer: Any = broker.ask(fetch_request(replica_id=OTHER, offset=99), 12)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
