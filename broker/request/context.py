@@ -107,10 +107,10 @@ class RequestContext:
 
     def respond(self, answer: object) -> None:
         """Fill the slot with ``answer``, encoded in the request's version."""
-        if self.quota is not None:
-            self._charge(self.quota)
-        if self.session.throttle_time_ms and isinstance(answer, TellsThrottleTime):
-            answer.throttle_time_ms = self.session.throttle_time_ms
+        throttle_time_ms = 0 if self.quota is None else self._charge(self.quota)
+        throttle_time_ms = throttle_time_ms or self.session.throttle_time_ms
+        if throttle_time_ms and isinstance(answer, TellsThrottleTime):
+            answer.throttle_time_ms = throttle_time_ms
         self.count_errors(answer)
         self.slot.fill(frame_response(self.correlation_id, answer, self.api_version))
 
@@ -125,10 +125,12 @@ class RequestContext:
         """The quota of changes of topics; None where nothing limits the client."""
         return None if self.quota is None else self.quota.mutations(is_strict=is_strict)
 
-    def _charge(self, quota: RequestQuota, *, is_answered: bool = True) -> None:
+    def _charge(self, quota: RequestQuota, *, is_answered: bool = True) -> int:
+        """Charge the client, and return for how long it is throttled."""
         throttle_time_ms = quota.settle(is_answered=is_answered)
         if throttle_time_ms:
             self.throttle(throttle_time_ms)
+        return throttle_time_ms
 
     def refuse(self, request: object, code: ErrorCode, message: str | None) -> None:
         """Fill the slot with the answer in which everything that the request names carries ``code``."""
