@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from broker.security.quotas.sensors import FORGOTTEN_AFTER_MS, MOST_CLIENTS, ClientSensors
+from broker.security.quotas.token_bucket import TokenBucket
 from protocol.errors import ErrorCode as E
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
@@ -226,3 +228,45 @@ def test_time_above_its_share_throttles_a_client_for_a_second_at_most(broker: In
     client = broker.connect()
     assert client.ask(MetadataRequest(topics=[]), 12, "slow").throttle_time_ms == 1_000
     assert is_muted_for(broker, client, 1_000)
+
+
+def test_topics_that_are_created_because_a_client_asks_are_changes_of_that_client(broker: InProcessBroker) -> None:
+    limit(broker, SLOW, controller_mutation_rate=0.01)
+
+    def ask(client: Client, name: str) -> int:
+        asked = MetadataRequest(topics=[MetadataRequest.Topic(name=name)], allow_auto_topic_creation=True)
+        throttle_time_ms: int = client.ask(asked, 12, "slow").throttle_time_ms
+        return throttle_time_ms
+
+    assert ask(broker.connect(), "first") == 0
+    assert ask(broker.connect(), "second") == 89_000
+    broker.wait_until(lambda: bool(broker.topics()))
+    assert broker.topics() == {"first"}
+
+
+def test_the_addresses_of_a_host_have_the_quota_of_its_name(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.network.host_addresses.resolved", {"printer.example": "10.1.1.1"}.get)
+    limit(broker, {"ip": "printer.example"}, connection_creation_rate=1)
+    limits = broker.server.socket_server.limits
+
+    def is_refused(address: str) -> bool:
+        assert limits.of_addresses is not None
+        return limits.of_addresses.delay_ms(address, broker.clock.monotonic_ms()) > 0
+
+    broker.wait_until(lambda: is_refused("10.1.1.1"))
+    assert not is_refused("10.1.1.2")
+    limit(broker, {"ip": "printer.example"}, connection_creation_rate=None)
+    assert limits.of_addresses is None
+
+
+def test_clients_that_use_nothing_are_forgotten_and_never_more_remembered_than_so_many() -> None:
+    sensors: ClientSensors[str, TokenBucket] = ClientSensors(TokenBucket)
+    for number in range(MOST_CLIENTS + 5):
+        sensors.use(f"client {number}", number)
+    assert len(sensors) == MOST_CLIENTS
+    sensors.use("client 5", MOST_CLIENTS + 5)
+    sensors.use("another", FORGOTTEN_AFTER_MS + MOST_CLIENTS)
+    assert {sharer for sharer, _ in sensors} >= {"client 5", "another"}
+    assert "client 6" not in {sharer for sharer, _ in sensors}
