@@ -87,7 +87,7 @@ class Dispatcher:
                 return
             slot.kind = route.kind
             context = RequestContext(header.api_version, header.correlation_id, header.client_id, slot, registry)
-            if quotas is not None:
+            if quotas is not None and session.is_authenticated:
                 quota = context.quota = quotas.of_request(slot, header.api_key)
             # A shortcut serves before the gate could refuse, and charges nothing.
             if (

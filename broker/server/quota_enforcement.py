@@ -51,13 +51,14 @@ class QuotaEnforcement:
     def enforce(self, image: MetadataImage) -> None:
         """Take over the quotas of an image, if they have changed."""
         quotas = image.client_quotas
-        if quotas is self._enforced:
+        if quotas is self._enforced or not (quotas.by_key or self._enforced.by_key):
             return
+        from broker.security.quotas.limits import is_of_address
+
         self._enforced = quotas
         records = [record for record in quotas.by_key.values() if isinstance(record, ClientQuotaRecord)]
-        of_addresses = [record for record in records if any(part.entity_type == "ip" for part in record.entity)]
-        self._limit_clients([record for record in records if record not in of_addresses])
-        self._limit_addresses(of_addresses)
+        self._limit_clients([record for record in records if not is_of_address(record)])
+        self._limit_addresses([record for record in records if is_of_address(record)])
 
     def _limit_clients(self, records: list[ClientQuotaRecord]) -> None:
         if not records:

@@ -12,12 +12,13 @@ from broker.runtime.rate import Rate
 from broker.security.quotas.limits import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
+    LONGEST_LABEL,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     Limit,
     QuotaLimits,
     Sharers,
-    limits_of,
+    limits_by_key,
 )
 from broker.security.quotas.request_quota import ClientRequestQuota
 from broker.security.quotas.sensors import ClientSensor, ClientSensors
@@ -36,6 +37,9 @@ EXEMPT: Final = frozenset(
 )
 """What only brokers ask, which charges no client. An envelope charges the client of the request inside."""
 
+NO_LIMITS: Final = QuotaLimits({})
+"""The limits of a quota that nobody has."""
+
 MOST_KNOWN: Final = 10_000
 """Clients whose limits are remembered."""
 
@@ -53,7 +57,7 @@ class Quota(Generic[Meter]):
     def __init__(self, key: str, windows: QuotaWindows, make_meter: Callable[[], Meter]) -> None:
         self.key = key
         self.windows = windows
-        self.limits = QuotaLimits({})
+        self.limits = NO_LIMITS
         self.sensors: ClientSensors[Sharers, Meter] = ClientSensors(make_meter)
 
     def burst(self, limit: Limit) -> float:
@@ -105,9 +109,9 @@ class ClientQuotas:
 
     def update(self, records: Iterable[ClientQuotaRecord]) -> None:
         """Set other values. What clients have used stays as it is."""
-        records = tuple(records)
+        limits = limits_by_key(records)
         for quota in (self.produced, self.fetched, self.time, self.mutations):
-            quota.limits = limits_of(quota.key, records)
+            quota.limits = limits.get(quota.key, NO_LIMITS)
         self._known.clear()
 
     def spare(self, session: Session) -> bool:
@@ -115,7 +119,7 @@ class ClientQuotas:
 
     def of_request(self, slot: ResponseSlot, api_key: int) -> ClientRequestQuota | None:
         session = slot.session
-        if api_key in EXEMPT:
+        if api_key in EXEMPT or (api_key == ApiKey.FETCH and session.is_on_controller_listener):
             if not self.time.limits:
                 return None
             request = ClientRequestQuota(self, slot, api_key, _SPARED)
@@ -128,6 +132,8 @@ class ClientQuotas:
         client = (session.principal, session.client_id)
         found = self._known.get(client)
         if found is None:
+            if len(session.client_id) > LONGEST_LABEL:
+                return self._find(*client)
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             found = self._known[client] = self._find(*client)

@@ -20,6 +20,10 @@ DEFAULT: Final = ""
 """The name of a default entity: no entity has an empty name."""
 
 
+LONGEST_LABEL: Final = 200
+"""Characters of a client id that tell clients apart. A client may choose one of 32,767 bytes, and many of them."""
+
+
 class Sharers(NamedTuple):
     """The clients that use up one quota together, by the labels of their metrics. An empty label stands for any."""
 
@@ -59,18 +63,19 @@ class QuotaLimits:
         ):
             value = by_entity.get(entity)
             if value is not None:
-                return Limit(value, Sharers("" if entity[0] is None else user, "" if entity[1] is None else client_id))
+                known_as = client_id[:LONGEST_LABEL]
+                return Limit(value, Sharers("" if entity[0] is None else user, "" if entity[1] is None else known_as))
         return None
 
 
-def limits_of(key: str, records: Iterable[ClientQuotaRecord]) -> QuotaLimits:
-    """The values that records give to one quota of users and client ids."""
-    by_entity: dict[tuple[str | None, str | None], float] = {}
+def limits_by_key(records: Iterable[ClientQuotaRecord]) -> Mapping[str, QuotaLimits]:
+    """The values that records give to the quotas of users and client ids."""
+    values: dict[str, dict[tuple[str | None, str | None], float]] = {}
     for record in records:
-        entity = _names(record)
-        if record.key == key and IP not in entity and not isnan(record.value):
-            by_entity[entity.get(USER), entity.get(CLIENT_ID)] = record.value
-    return QuotaLimits(by_entity)
+        if not isnan(record.value):
+            entity = _names(record)
+            values.setdefault(record.key, {})[entity.get(USER), entity.get(CLIENT_ID)] = record.value
+    return {key: QuotaLimits(by_entity) for key, by_entity in values.items()}
 
 
 def address_limits(records: Iterable[ClientQuotaRecord]) -> dict[str, float]:
@@ -78,8 +83,13 @@ def address_limits(records: Iterable[ClientQuotaRecord]) -> dict[str, float]:
     return {
         _names(record)[IP]: record.value
         for record in records
-        if record.key == CONNECTION_CREATION_RATE and IP in _names(record) and not isnan(record.value)
+        if record.key == CONNECTION_CREATION_RATE and not isnan(record.value)
     }
+
+
+def is_of_address(record: ClientQuotaRecord) -> bool:
+    """Whether a quota is of an address, not of users and client ids."""
+    return any(part.entity_type == IP for part in record.entity)
 
 
 def _names(record: ClientQuotaRecord) -> dict[str, str]:
