@@ -9,8 +9,8 @@ from broker.metrics.sources import MetricSources
 
 if TYPE_CHECKING:
     from broker.runtime.rate import Rate
-    from broker.security.quotas.client_quotas import ClientQuotas, Quota
     from broker.security.quotas.token_bucket import TokenBucket
+    from broker.security.quotas.usage import Quota, QuotaUsage
 
 _LABELS: Final = ("user", "client_id")
 _OF_CLIENT: Final = "of a user or client id that has a quota"
@@ -120,7 +120,7 @@ class Quotas:
         }
 
 
-def _quota(quotas: "ClientQuotas", name: str) -> "Quota[Rate] | Quota[TokenBucket]":
+def _quota(quotas: "QuotaUsage", name: str) -> "Quota[Rate] | Quota[TokenBucket]":
     found: Quota[Rate] | Quota[TokenBucket] = getattr(quotas, name)
     return found
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker.request.channel import RequestChannel
     from broker.runtime.clock import Clock
     from broker.runtime.worker_thread import FlusherStats
-    from broker.security.quotas.client_quotas import ClientQuotas
+    from broker.security.quotas.usage import QuotaUsage
     from config.broker_settings import BrokerSettings
     from storage.log_manager import LogManager
 
@@ -70,7 +70,7 @@ class MetricSources:
     log_cleaner: "LogCleaner | None" = None
     replica_moves: "ReplicaMoves | None" = None
     retention_hold: "RetentionHold | None" = None
-    client_quotas: "ClientQuotas | None" = None
+    client_quotas: "QuotaUsage | None" = None
     """None while the cluster has no quota of clients."""
     replication_throttles: "ReplicationThrottles | None" = None
     """None where there are no other brokers."""

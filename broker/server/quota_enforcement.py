@@ -105,7 +105,8 @@ class QuotaEnforcement:
         self._limits.of_addresses = self._of_addresses
 
     def _make_client_quotas(self) -> ClientQuotas:
-        from broker.security.quotas.client_quotas import ClientQuotas, QuotaWindows
+        from broker.security.quotas.client_quotas import ClientQuotas
+        from broker.security.quotas.usage import QuotaWindows
 
         settings = self._settings
         return ClientQuotas(

@@ -11,9 +11,9 @@ from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from broker.runtime.rate import Rate
-    from broker.security.quotas.client_quotas import ClientLimits, ClientQuotas, Quota
     from broker.security.quotas.limits import Limit
     from broker.security.quotas.token_bucket import TokenBucket
+    from broker.security.quotas.usage import ClientLimits, Quota, QuotaUsage
 
 LONGEST_MS: Final = 2**31 - 1
 """What an answer can tell."""
@@ -37,7 +37,7 @@ class ClientRequestQuota:
         "_used_ns",
     )
 
-    def __init__(self, quotas: ClientQuotas, slot: ResponseSlot, api_key: int, limits: ClientLimits) -> None:
+    def __init__(self, quotas: QuotaUsage, slot: ResponseSlot, api_key: int, limits: ClientLimits) -> None:
         self._quotas = quotas
         self._api_key = api_key
         self._limits = limits
@@ -133,7 +133,7 @@ class ClientMutationQuota:
 
     __slots__ = ("_burst", "_is_strict", "_limit", "_quotas", "_sensor", "_until_ms")
 
-    def __init__(self, quotas: ClientQuotas, limit: Limit, *, is_strict: bool) -> None:
+    def __init__(self, quotas: QuotaUsage, limit: Limit, *, is_strict: bool) -> None:
         self._quotas = quotas
         self._limit = limit
         self._burst = quotas.mutations.burst(limit)
