@@ -13,6 +13,7 @@ from broker.metadata.registration import Registration
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from broker.controller.client_quotas import QuotaAlteration, QuotaResult
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
     from broker.controller.feature_updates import FeatureUpdate
     from broker.controller.partition_creation import GrowthResult, MorePartitions
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
     from broker.metadata.image.metadata_image import MetadataImage
     from broker.request.faults import Fault
+    from broker.request.quota import MutationQuota
 
 TokenChange = TypeVar("TokenChange", bound=Record)
 """The record of a change of a delegation token."""
@@ -49,10 +51,11 @@ class HeartbeatAnswer(NamedTuple):
 class AutoCreation(Protocol):
     """Creates topics that clients ask about, wherever the controller is."""
 
-    def auto_create(self, names: Iterable[str]) -> None:
+    def auto_create(self, names: Iterable[str], mutations: MutationQuota | None = None) -> None:
         """Create topics that a client asked about, with the broker's defaults; internal topics with their own settings.
 
-        There is no answer: the client asks again. Names that no topic may have are passed over.
+        There is no answer: the client asks again. Names that no topic may have are passed over, and so are topics that
+        ``mutations``, the client's quota, does not admit.
         """
 
 
@@ -72,6 +75,7 @@ class ControllerClient(AutoCreation, Protocol):
         timeout_ms: int,
         validate_only: bool,
         then: Callable[[list[TopicResult]], None],
+        mutations: MutationQuota | None = None,
     ) -> None:
         """Create topics, each with its own success or error (KIP-4).
 
@@ -80,6 +84,7 @@ class ControllerClient(AutoCreation, Protocol):
                 timeout_ms: how long the client waits; with 0 or less its time is over before anything is done.
             validate_only: check everything, create nothing.
             then: gets the results in the order of the request; names that came twice are at the end.
+            mutations: charged for the partitions of each topic; None where nothing limits the client.
         """
 
     def create_partitions(
@@ -89,6 +94,7 @@ class ControllerClient(AutoCreation, Protocol):
         timeout_ms: int,
         validate_only: bool,
         then: Callable[[list[GrowthResult]], None],
+        mutations: MutationQuota | None = None,
     ) -> None:
         """Give topics more partitions (KIP-195), with the arguments of `create_topics`.
 
@@ -96,7 +102,12 @@ class ControllerClient(AutoCreation, Protocol):
         """
 
     def delete_topics(
-        self, unwanted: Sequence[UnwantedTopic], *, timeout_ms: int, then: Callable[[list[DeletionResult]], None]
+        self,
+        unwanted: Sequence[UnwantedTopic],
+        *,
+        timeout_ms: int,
+        then: Callable[[list[DeletionResult]], None],
+        mutations: MutationQuota | None = None,
     ) -> None:
         """Delete topics by name or id (KIP-4, KIP-516), each with its own success or error."""
 
@@ -131,6 +142,19 @@ class ControllerClient(AutoCreation, Protocol):
         """
 
     # What is registered
+
+    def alter_client_quotas(
+        self,
+        wanted: Sequence[QuotaAlteration],
+        *,
+        unknown_hosts: Collection[str],
+        validate_only: bool,
+        then: Callable[[list[QuotaResult]], None],
+    ) -> None:
+        """Change the quotas of clients (KIP-546), each entity with a success or error.
+
+        ``unknown_hosts``: host names in ``wanted`` that have no address.
+        """
 
     def alter_scram_credentials(
         self, wanted: Sequence[Deletion | Upsertion], *, then: Callable[[list[CredentialResult]], None]

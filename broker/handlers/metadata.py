@@ -149,7 +149,7 @@ class MetadataHandler:
             )
         ]
         if allowed:
-            self._auto_creation.auto_create(allowed)
+            self._auto_creation.auto_create(allowed, context.mutations(is_strict=True))
 
 
 def _partition_answers(partitions: Iterable[PartitionImage], brokers: BrokersOnListener, version: int) -> list[Answer]:

@@ -18,6 +18,7 @@ from broker.metrics.metadata import Metadata
 from broker.metrics.network import Network
 from broker.metrics.pages import Pages
 from broker.metrics.peers import Peers
+from broker.metrics.quotas import Quotas
 from broker.metrics.replicas import Replicas
 from broker.metrics.requests import Requests
 from broker.metrics.series import Family
@@ -34,6 +35,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "The network": Network.families,
     "Clients that authenticate": Authentication.families,
     "Certificates": Tls.families,
+    "Clients and replicas that have a quota": Quotas.families,
     "Replicas, requests that wait, fetch sessions": Replicas.families,
     "Followers: replicas that this node fetches from other brokers": (*Fetchers.families, *fetchers.LAG_FAMILIES),
     "Topics": topics.FAMILIES,
@@ -77,6 +79,7 @@ def make_pages(sources: MetricSources) -> Pages:
             Network(sources),
             Authentication(sources),
             Tls(sources),
+            Quotas(sources),
             Replicas(sources, surveyor),
             Fetchers(sources),
             Groups(sources, groups),

@@ -44,6 +44,10 @@ class BrokerMetadataPublisher:
             group_coordinator,
         )
 
+    def subscribe(self, subscriber: MetadataSubscriber) -> None:
+        """Give each new image to one more subscriber, after all others."""
+        self.subscribers += (subscriber,)
+
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Give the change to every subscriber, in order."""
         for subscriber in self.subscribers:

@@ -1,4 +1,4 @@
-"""Records that no part of this broker acts on yet; they are carried from snapshot to snapshot.
+"""Records that are kept as they are, and carried from snapshot to snapshot.
 
 ACLs, SCRAM credentials, client quotas and delegation tokens are kept by what a later record of their kind replaces.
 Records of a type that is not known here are kept in the order in which they came.
@@ -41,6 +41,11 @@ class KeyedDelta:
         self._changed: dict[Hashable, Record] | None = None
         """All records by key; None as long as none has changed."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has changed."""
+        return self._changed is None
+
     def put(self, key: Hashable, record: Record) -> None:
         """Set the record of ``key``."""
         changed = self._edit()
@@ -53,7 +58,7 @@ class KeyedDelta:
 
     def replace(self, image: KeyedImage) -> None:
         """All records as ``image`` has them."""
-        self._changed = dict(image.by_key)
+        self._changed = None if image.by_key == self._image.by_key else dict(image.by_key)
 
     def apply(self) -> KeyedImage:
         """The next image."""
