@@ -45,7 +45,8 @@ _ONE_NODE: Final = (
     "transaction.state.log.min.isr",
 )
 _KNOWN_ELSEWHERE: Final = ("allow.everyone.if.no.acl.found", "super.users")
-"""Settings of Kafka's authorizer, which its broker does not define; they say nothing without authorizer.class.name."""
+"""Settings of Kafka's authorizer, which its broker does not define (`config.authorizer`); they say nothing without
+authorizer.class.name."""
 _NAMES_CONTROLLERS: Final = ("controller.quorum.bootstrap.servers", "controller.quorum.voters")
 _PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.")
 
@@ -179,6 +180,11 @@ class _Loading:
 
             check_sasl(settings)
             self._without_effect = [key for key in self._without_effect if not has_effect(key, settings)]
+        if settings.authorizer_class_name:
+            from config.authorizer import check_authorizer
+
+            check_authorizer(settings)
+            self._without_effect = [key for key in self._without_effect if key not in _KNOWN_ELSEWHERE]
         return LoadedSettings(settings, self._notices + self._last_notices(controller_listeners))
 
     def _parsed(self, key: str) -> Any:

@@ -27,6 +27,11 @@ class ApacheKafka(BrokerProcess):
     features: Mapping[str, int] = {}
     """The feature levels with which the directory is formatted; others get Kafka's newest level."""
 
+    users: Mapping[str, str] = {}
+    """Passwords of users, `broker` among them. Where there are some, clients have a listener SASL two ports above the
+    first one, controllers have another one without authentication three above, and the node's own connections
+    authenticate as `broker`."""
+
     quick_start = False
     """Start with an archive of Kafka's classes and without the JVM's second compiler, which takes half of the start's
     time and pays only under a long load."""
@@ -75,8 +80,30 @@ class ApacheKafka(BrokerProcess):
             **self.settings,
             "listeners": f"{listener},CONTROLLER://{controller}",
         }
+        if self.users:
+            properties |= self._with_users(listener, controller)
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         (self.directory / "server.properties").write_text(text)
+
+    def _with_users(self, listener: str, controller: str) -> dict[str, str]:
+        known = " ".join(f'user_{name}="{password}"' for name, password in self.users.items())
+        login = f'username="broker" password="{self.users["broker"]}"'
+        jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {login} {known};"
+        sasl = f"SASL://127.0.0.1:{self.port + 2}"
+        return {
+            "listeners": f"{listener},{sasl},CONTROLLER://{controller},OPEN://127.0.0.1:{self.port + 3}",
+            "advertised.listeners": f"{listener},{sasl}",
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT,OPEN:PLAINTEXT"
+            ),
+            "controller.listener.names": "CONTROLLER,OPEN",
+            "inter.broker.listener.name": "SASL",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.sasl.plain.sasl.jaas.config": jaas,
+            "listener.name.controller.plain.sasl.jaas.config": jaas,
+        }
 
     def format(self) -> None:
         """Write the settings, and format the directory if it is new."""

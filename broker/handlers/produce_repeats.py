@@ -23,6 +23,7 @@ from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import RequestContext, ServedApis
 from broker.request.faults import Fault
+from broker.request.permissions import Operation, Permissions, ResourceType
 from broker.request.response import ResponseSlot
 from protocol.api_keys import ApiKey
 from protocol.headers import frame_response
@@ -139,7 +140,6 @@ class RepeatedProduce:
         "_append",
         "_client_id",
         "_index",
-        "_is_transactional",
         "_kind",
         "_offsets_at",
         "_partition",
@@ -150,6 +150,8 @@ class RepeatedProduce:
         "_throttle_time_at",
         "_timeout_ms",
         "_topic",
+        "_topic_name",
+        "_transactional_id",
         "_version",
     )
 
@@ -163,9 +165,10 @@ class RepeatedProduce:
     ) -> None:
         topic = request.topic_data[0]
         self._acks = request.acks
-        self._is_transactional = request.transactional_id is not None
+        self._transactional_id = request.transactional_id
         self._timeout_ms = request.timeout_ms
         self._topic = (topic.name, topic.topic_id)
+        self._topic_name = partition.topic_partition.topic
         self._index = topic.partition_data[0].index
         self._version = context.api_version
         self._client_id = context.client_id
@@ -189,6 +192,9 @@ class RepeatedProduce:
     def append(self, slot: ResponseSlot, correlation_id: int, records: memoryview) -> bool:
         """Append a batch. False: the slow path must, and nothing has been done."""
         attributes = records[ATTRIBUTES_POSITION + 1]
+        permissions = slot.stream.session.permissions
+        if permissions is not None and not self._is_allowed(permissions, attributes):
+            return False
         if attributes & TRANSACTIONAL_BIT and not self._continues_transaction(records):
             return False
         if attributes & CODEC_BITS and self._version < ALL_CODECS_SINCE:
@@ -202,10 +208,20 @@ class RepeatedProduce:
         slot.kind = self._kind
         return True
 
+    def _is_allowed(self, permissions: Permissions, attributes: int) -> bool:
+        transactional_id = self._transactional_id
+        if (
+            attributes & TRANSACTIONAL_BIT
+            and transactional_id is not None
+            and not permissions.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        ):
+            return False
+        return permissions.may(Operation.WRITE, ResourceType.TOPIC, self._topic_name)
+
     def _continues_transaction(self, records: memoryview) -> bool:
         """Whether the producer has a transaction open in the partition, so that nothing is to be verified."""
         producer_id, producer_epoch = _read_producer(records, PRODUCER_ID_POSITION)
-        return self._is_transactional and self._partition.log.producers.has_open_transaction(
+        return self._transactional_id is not None and self._partition.log.producers.has_open_transaction(
             producer_id, producer_epoch
         )
 

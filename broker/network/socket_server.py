@@ -21,6 +21,7 @@ from config.listeners import Listener
 
 if TYPE_CHECKING:
     from broker.request.gate import Gate
+    from broker.request.permissions import Authorizer
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +49,15 @@ class SocketServer:
         bind: Bind = bound_socket,
         controller_listeners: Sequence[Listener] = (),
         gates: "Mapping[str, Callable[[], Gate]]" = NO_GATES,
+        authorizer: "Authorizer | None" = None,
     ) -> None:
         """Nothing is opened yet. ``bind`` makes the listening sockets; ``controller_listeners`` are opened beside those
-        for clients. ``gates`` makes the gate of a connection, for listeners that have one. Raises `UnknownHost`."""
+        for clients. ``gates`` makes the gate of a connection, for listeners that have one; ``authorizer`` knows what
+        clients may do. Raises `UnknownHost`."""
         self._settings = settings
         self._bind = bind
         self._gates = gates
+        self._authorizer = authorizer
         self._controller_listeners = tuple(controller_listeners)
         self._loop = loop
         self._clock = clock
@@ -191,6 +195,7 @@ class SocketServer:
                 bind=self._bind,
                 is_for_controllers=is_for_controllers,
                 make_gate=self._gates.get(listener.name),
+                authorizer=self._authorizer,
             )
             for listeners, is_for_controllers in ((settings.listeners, False), (self._controller_listeners, True))
             for listener in listeners

@@ -1,7 +1,12 @@
 """What a principal may do to what, as handlers ask it."""
 
+from __future__ import annotations
+
 from enum import IntEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.request.session import Peer
 
 
 class Operation(IntEnum):
@@ -35,5 +40,22 @@ class ResourceType(IntEnum):
 class Permissions(Protocol):
     """What one principal may do from one host."""
 
+    @property
+    def generation(self) -> int:
+        """Rises whenever the permissions may have changed."""
+
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the authorizer allows the principal this operation on the resource."""
+
+    def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the authorizer allows the principal this operation on some resource of the type."""
+
+    def log(self, operation: Operation, resource_type: ResourceType, name: str, *, request: str, peer: Peer) -> None:
+        """Write down that the principal was not allowed this by a request."""
+
+
+class Authorizer(Protocol):
+    """Knows what each principal may do."""
+
+    def permissions_of(self, principal: str, host: str) -> Permissions:
+        """What a principal may do from a host, now and after each change."""

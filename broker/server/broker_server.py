@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from broker.controller.client import ControllerClient
     from broker.metrics.pages import Pages
     from broker.peers.connector import Connector
+    from broker.security.acls.standard_authorizer import StandardAuthorizer
     from broker.server.authentication import Authentication
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class BrokerServer:
         self._channel = RequestChannel(settings.queued_max_requests)
         self.metadata = MetadataCache()
         self._authentication = self._make_authentication()
+        self.authorizer = self._make_authorizer()
         try:
             self.socket_server = SocketServer(
                 settings,
@@ -105,6 +107,7 @@ class BrokerServer:
                 bind=bind,
                 controller_listeners=settings.opened_controller_listeners,
                 gates=NO_GATES if self._authentication is None else self._authentication.gates,
+                authorizer=self.authorizer,
             )
         except UnknownHost as error:
             raise CannotStart(str(error)) from error
@@ -257,6 +260,9 @@ class BrokerServer:
 
     async def _serve(self, components: ServerComponents) -> None:
         """Accept and answer requests until a stop is asked for; return when the last answer has been sent."""
+        if self.authorizer is not None:
+            self.authorizer.load(components.metadata.image)
+            components.publisher.tell_first(self.authorizer)
         controller_listener = components.controller_listener
         handlers = Handlers(
             settings=self._settings,
@@ -281,6 +287,7 @@ class BrokerServer:
             verifier=components.verifier,
             marker_appender=components.marker_appender,
             worker=self.services.housekeeper,
+            has_authorizer=self.authorizer is not None,
             elect=None if controller_listener is None else controller_listener.elect_leaders,
             observers=Observers() if controller_listener is None else controller_listener.observers,
         )
@@ -442,6 +449,15 @@ class BrokerServer:
             )
         except CannotAuthenticate as error:
             raise CannotStart(str(error)) from error
+
+    def _make_authorizer(self) -> "StandardAuthorizer | None":
+        if not self._settings.authorizer_class_name:
+            return None
+        from broker.security.acls.standard_authorizer import StandardAuthorizer
+        from config.authorizer import authorizer_settings
+
+        told = authorizer_settings(self._settings)
+        return StandardAuthorizer(told.super_users, allow_everyone_if_no_acl_found=told.allow_everyone_if_no_acl_found)
 
     def _make_endpoint(self) -> MetricsEndpoint | None:
         listener = self._settings.ottla_prometheus_listener

@@ -119,7 +119,13 @@ class MetadataDelta:
     @property
     def is_empty(self) -> bool:
         """Whether nothing has changed that a subscriber acts on."""
-        return self.topics.is_empty and not self.configs.changed and self.features.is_empty and self.cluster.is_empty
+        return (
+            self.topics.is_empty
+            and not self.configs.changed
+            and self.features.is_empty
+            and self.cluster.is_empty
+            and self.acls.is_empty
+        )
 
     def replay(self, record: Record) -> None:
         """Apply one record. Records of a transaction (KIP-868) come here once it is committed.
