@@ -3,8 +3,6 @@
 Without an authorizer there are no ACLs to be had; those that an adopted directory has are kept, and mean nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -182,7 +180,7 @@ def _may_be_answered(acls: list[tuple[int, int, int, int]], context: RequestCont
     return True
 
 
-def _described(acls: Iterable[Acl]) -> DescribeAclsResponse:
+def _described(acls: "Iterable[Acl]") -> DescribeAclsResponse:
     by_pattern: dict[tuple[int, int, str], Resource] = {}
     for acl in acls:
         pattern = acl.resource_type, acl.pattern_type, acl.resource_name
@@ -202,7 +200,7 @@ def _described(acls: Iterable[Acl]) -> DescribeAclsResponse:
     return DescribeAclsResponse(error_message="", resources=list(by_pattern.values()))
 
 
-def _deleted(deleted: DeletedAcls) -> Result:
+def _deleted(deleted: "DeletedAcls") -> Result:
     if deleted.fault is not None:
         return Result(error_code=deleted.fault.code, error_message=str(deleted.fault), matching_acls=[])
     return Result(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dev.apache_kafka import ApacheKafka
+from dev.apache_kafka import OPEN_CONTROLLER_ABOVE, SASL_ABOVE, ApacheKafka
 from dev.broker_process import BrokerProcess, port_below_client_ports
 from tests.parity.exchange import Answered, Exchange
 from tests.parity.normalised import Normaliser
@@ -65,13 +65,14 @@ def ask_ours(script: str) -> Run:
 def _with_users(users: Mapping[str, str], port: int) -> dict[str, str]:
     """The listeners of `ApacheKafka.users`."""
     known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    of_clients = f"PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{port + SASL_ABOVE}"
     return {
         "process.roles": "broker,controller",
-        "listeners": (f"PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{port + 2},OPEN://127.0.0.1:{port + 3}"),
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{port + 2}",
+        "listeners": f"{of_clients},OPEN://127.0.0.1:{port + OPEN_CONTROLLER_ABOVE}",
+        "advertised.listeners": of_clients,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,OPEN:PLAINTEXT",
         "controller.listener.names": "OPEN",
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{port + 3}",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{port + OPEN_CONTROLLER_ABOVE}",
         "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl.plain.sasl.jaas.config": (

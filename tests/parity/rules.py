@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dev.apache_kafka import OPEN_CONTROLLER_ABOVE, SASL_ABOVE
 from protocol.api_keys import ApiKey
 from tests.parity.error_messages import SOME_TEXT, words
 
@@ -211,7 +212,12 @@ def _address(value: Any, moment: Moment, names: Names) -> Any:
 def _port(value: Any, moment: Moment, names: Names) -> Any:
     if not isinstance(value, int):
         return value
-    ports = {moment.port: "<port>", moment.port + 1: "<controller port>", moment.port + 3: "<open controller port>"}
+    ports = {
+        moment.port: "<port>",
+        moment.port + 1: "<controller port>",
+        moment.port + SASL_ABOVE: "<port with SASL>",
+        moment.port + OPEN_CONTROLLER_ABOVE: "<open controller port>",
+    }
     return ports.get(value, value)
 
 
@@ -262,6 +268,29 @@ def _by_partition(value: Any, moment: Moment, names: Names) -> Any:
 
 
 RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        api="DESCRIBE_ACLS",
+        path="resources",
+        replace=_by("resource_type", "pattern_type", "resource_name"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
+        api="DESCRIBE_ACLS",
+        path="resources*.acls",
+        replace=_by("principal", "host", "operation", "permission_type"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
+        api="DELETE_ACLS",
+        path="filter_results[].matching_acls",
+        replace=_by(
+            "resource_type", "pattern_type", "resource_name", "principal", "host", "operation", "permission_type"
+        ),
+        orders=True,
+        reason="A hash map's order.",
+    ),
     Rule(
         script="authorization",
         path="*error_message",

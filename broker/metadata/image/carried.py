@@ -46,7 +46,7 @@ class KeyedDelta:
     @property
     def is_empty(self) -> bool:
         """Whether no record has changed."""
-        return self._changed is None
+        return next(self.changes(), None) is None
 
     def put(self, key: Hashable, record: Record) -> None:
         """Set the record of ``key``."""
@@ -67,7 +67,7 @@ class KeyedDelta:
         """Each record that has changed, as it was and as it is now; None stands for no record."""
         before, after = self._image.by_key, self._changed or {}
         for key in self._touched:
-            if before.get(key) is not after.get(key):
+            if before.get(key) != after.get(key):
                 yield before.get(key), after.get(key)
 
     def apply(self) -> KeyedImage:

@@ -20,10 +20,8 @@ from protocol.messages.reassignments import AlterPartitionReassignmentsRequest, 
 from protocol.messages.registrations import UnregisterBrokerRequest, UnregisterControllerRequest
 from protocol.messages.scram_credentials import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
 from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from tests.parity.access import ALL, ALLOW, LITERAL, acl
 from tests.parity.authorization.questions import (
-    ALL,
-    ALLOW,
-    LITERAL,
     Asking,
     Case,
     Needed,
@@ -123,22 +121,6 @@ _ALTERING: Final = (
     (on_cluster(O.ALTER_CONFIGS),),
     (on_group(O.ALTER_CONFIGS),),
 )
-
-
-def _acl(name: str) -> CreateAclsRequest:
-    return CreateAclsRequest(
-        creations=[
-            CreateAclsRequest.Creation(
-                resource_type=ResourceType.TOPIC,
-                resource_name=name,
-                resource_pattern_type=LITERAL,
-                principal="User:nobody",
-                host="*",
-                operation=O.READ,
-                permission_type=ALLOW,
-            )
-        ]
-    )
 
 
 def _unwanted_acls(asking: Asking) -> DeleteAclsRequest:
@@ -265,7 +247,11 @@ _ON_CLUSTER: Final = (
         O.ALTER,
         lambda asking: RemoveRaftVoterRequest(cluster_id="another", voter_id=7, voter_directory_id=b"7" * 16),
     ),
-    ("one", O.ALTER, lambda asking: _acl("some")),
+    (
+        "one",
+        O.ALTER,
+        lambda asking: CreateAclsRequest(creations=[acl("some", principal="User:nobody", operation=O.READ)]),
+    ),
     ("one that there is not", O.ALTER, _unwanted_acls),
     ("one that there is not", O.DESCRIBE, _described_acls),
 )

@@ -40,8 +40,8 @@ from protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
+from tests.parity.access import ALL
 from tests.parity.authorization.questions import (
-    ALL,
     Asking,
     Case,
     on_cluster,

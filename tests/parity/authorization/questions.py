@@ -8,13 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from broker.request.permissions import Operation, ResourceType
 from protocol.messages.acls import CreateAclsRequest
+from tests.parity.access import ALL, ALLOW, DENY, acl
 from tests.parity.exchange import Exchange
-
-LITERAL: Final = 3
-DENY: Final = 2
-ALLOW: Final = 3
-
-ALL: Final = 2
 
 CLUSTER: Final = "kafka-cluster"
 
@@ -117,11 +112,9 @@ def creations_of(state: State, number: int, host: str) -> Iterator[CreateAclsReq
         *((one, ALLOW) for one in state.allowed),
         *((one, DENY) for one in state.denied),
     ):
-        yield CreateAclsRequest.Creation(
+        yield acl(
+            needed.name.replace("{number}", str(number)),
             resource_type=needed.resource_type,
-            resource_name=needed.name.replace("{number}", str(number)),
-            resource_pattern_type=LITERAL,
-            principal="User:*",
             host=host,
             operation=needed.operation,
             permission_type=permission,
