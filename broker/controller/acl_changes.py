@@ -1,6 +1,6 @@
 """What it takes to create and delete ACLs (KIP-140, KIP-290): every check, then the records."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from broker.metadata.image.metadata_image import MetadataImage
@@ -89,27 +89,25 @@ class AclPlanner:
         return results
 
     def delete(self, unwanted: Sequence[AclFilter]) -> list[DeletedAcls]:
-        """Delete the ACLs of each filter. An ACL that several filters are about is named for each of them."""
-        doomed: dict[bytes, Acl] = {}
+        """Delete the ACLs of each filter. An ACL that several filters are about is named for each of them.
+
+        Raises `InvalidRequest`: there would be more than `MOST_CHANGES`.
+        """
+        doomed: set[bytes] = set()
         results = []
         for one in unwanted:
             try:
-                found = list(self._found(one, doomed))
+                _check_filter(one)
             except Fault as fault:
                 results.append(DeletedAcls(fault.with_traceback(None)))
-            else:
-                results.append(DeletedAcls(acls=found))
-        self.records += [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in doomed]
+                continue
+            found = [acl for acl in acls_of(self._image) if one.matches(acl)]
+            doomed.update(bytes(acl.id) for acl in found)
+            if len(doomed) > MOST_CHANGES:
+                raise InvalidRequest(f"Cannot remove more than {MOST_CHANGES} acls in a single delete operation.")
+            results.append(DeletedAcls(acls=found))
+        self.records += [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in sorted(doomed)]
         return results
-
-    def _found(self, wanted: AclFilter, doomed: dict[bytes, Acl]) -> Iterator[Acl]:
-        _check_filter(wanted)
-        for acl in acls_of(self._image):
-            if wanted.matches(acl):
-                if len(doomed) >= MOST_CHANGES:
-                    raise InvalidRequest(f"Cannot remove more than {MOST_CHANGES} acls in a single delete operation.")
-                doomed[bytes(acl.id)] = acl
-                yield acl
 
     def _check(self, acl: NewAcl) -> None:
         """Raises `InvalidRequest`, `UnsupportedVersion`."""

@@ -138,7 +138,7 @@ class ControllerClient(AutoCreation, Protocol):
         """Create ACLs (KIP-140), each with a success (None) or error. Raises `InvalidRequest` for too many."""
 
     def delete_acls(self, unwanted: Sequence[AclFilter], *, then: Callable[[list[DeletedAcls]], None]) -> None:
-        """Delete the ACLs of each filter (KIP-140)."""
+        """Delete the ACLs of each filter (KIP-140). Raises `InvalidRequest` for too many."""
 
     def alter_scram_credentials(
         self, wanted: Sequence[Deletion | Upsertion], *, then: Callable[[list[CredentialResult]], None]

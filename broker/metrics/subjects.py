@@ -6,6 +6,7 @@ from typing import Final
 
 from broker.metrics import archive, fetchers, lag, partitions, topics
 from broker.metrics.authentication import Authentication
+from broker.metrics.authorization import Authorization
 from broker.metrics.cleaner import Cleaner
 from broker.metrics.controller import Controller
 from broker.metrics.fetchers import Fetchers
@@ -32,6 +33,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "Requests": Requests.families,
     "The network": Network.families,
     "Clients that authenticate": Authentication.families,
+    "What clients may do": Authorization.families,
     "Replicas, requests that wait, fetch sessions": Replicas.families,
     "Followers: replicas that this node fetches from other brokers": (*Fetchers.families, *fetchers.LAG_FAMILIES),
     "Topics": topics.FAMILIES,
@@ -74,6 +76,7 @@ def make_pages(sources: MetricSources) -> Pages:
             Requests(sources),
             Network(sources),
             Authentication(sources),
+            Authorization(sources),
             Replicas(sources, surveyor),
             Fetchers(sources),
             Groups(sources, groups),

@@ -262,6 +262,7 @@ class BrokerServer:
         """Accept and answer requests until a stop is asked for; return when the last answer has been sent."""
         if self.authorizer is not None:
             self.authorizer.load(components.metadata.image)
+            self.metric_sources.authorizer = self.authorizer
             components.publisher.tell_first(self.authorizer)
         controller_listener = components.controller_listener
         handlers = Handlers(

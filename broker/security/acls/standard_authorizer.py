@@ -13,13 +13,12 @@ from weakref import WeakValueDictionary
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.request.permissions import Operation, ResourceType
 from broker.request.session import Peer
+from broker.runtime.loggers import DENIALS
 from broker.security.acls.codes import ALL, WILDCARD, PatternType, PermissionType
 from broker.security.acls.hosts import Host
 from broker.security.acls.index import Acl, AclIndex
 
-log = logging.getLogger(__name__)
-denials = logging.getLogger("kafka.authorizer.logger")
-"""Kafka's logger of what was refused; with DEBUG also of what was allowed."""
+denials = logging.getLogger(DENIALS)
 
 MOST_REMEMBERED: Final = 1 << 18
 """Decisions that are remembered, of all principals together."""
