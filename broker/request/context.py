@@ -105,7 +105,7 @@ class RequestContext:
             return True
         kind = self.slot.kind
         request = "" if kind is None else kind.name
-        permissions.log(operation, resource_type, name, request=request, peer=self.session.peer)
+        permissions.log(operation, resource_type, name, request=request)
         return False
 
     def sees(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:

@@ -1,12 +1,7 @@
 """What a principal may do to what, as handlers ask it."""
 
-from __future__ import annotations
-
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from broker.request.session import Peer
+from typing import Protocol
 
 
 class Operation(IntEnum):
@@ -51,7 +46,7 @@ class Permissions(Protocol):
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the authorizer allows the principal this operation on some resource of the type."""
 
-    def log(self, operation: Operation, resource_type: ResourceType, name: str, *, request: str, peer: Peer) -> None:
+    def log(self, operation: Operation, resource_type: ResourceType, name: str, *, request: str) -> None:
         """Write down that the principal was not allowed this by a request."""
 
 

@@ -12,7 +12,6 @@ from weakref import WeakValueDictionary
 
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.request.permissions import Operation, ResourceType
-from broker.request.session import Peer
 from broker.runtime.loggers import DENIALS
 from broker.security.acls.codes import ALL, WILDCARD, PatternType, PermissionType
 from broker.security.acls.hosts import Host
@@ -209,7 +208,7 @@ class PrincipalPermissions:
             self._any[operation, resource_type] = is_allowed
         return is_allowed
 
-    def log(self, operation: Operation, resource_type: ResourceType, name: str, *, request: str, peer: Peer) -> None:
+    def log(self, operation: Operation, resource_type: ResourceType, name: str, *, request: str) -> None:
         """Write down that the principal was not allowed this, as Kafka writes it."""
         decision = self._authorizer.decide(self._principal, self._host, operation, resource_type, name)
         denials.info(
@@ -217,7 +216,7 @@ class PrincipalPermissions:
             "with resourceRefCount = 1 based on rule %s",
             self._principal,
             operation.name,
-            peer.host,
+            self._host.text,
             _title(resource_type),
             name,
             request,

@@ -14,7 +14,6 @@ from protocol.messages.metadata import MetadataRequest
 from tests.support.acls import AUTHORIZER, acl, creation, deletion, denial
 from tests.support.batches import produced
 from tests.support.broker import InProcessBroker
-from tests.support.metrics import now, shown, up
 from tests.support.requests import fetch_request, produce_request
 from tests.support.sasl_client import LISTENERS, SaslClient
 
@@ -120,22 +119,3 @@ def test_what_is_left_out_of_an_answer_is_not_logged(
     caplog.set_level(logging.INFO, "kafka.authorizer.logger")
     assert alice.ask(MetadataRequest(topics=None), 12).topics == []
     assert not [line for line in caplog.records if line.name == "kafka.authorizer.logger"]
-
-
-def test_the_authorizer_is_measured(broker: InProcessBroker, alice: SaslClient) -> None:
-    plugin = "kafka_server_plugins"
-    labels = '{config="authorizer.class.name",class="StandardAuthorizer",role="broker"}'
-    with shown(
-        broker,
-        {
-            f"{plugin}_acls_total_count{labels}": now(1),
-            f"{plugin}_authorization_request_rate_per_minute{labels}": up(),
-            f"{plugin}_authorization_allowed_rate_per_minute{labels}": up(),
-            f"{plugin}_authorization_denied_rate_per_minute{labels}": up(),
-            'ottla_authorizer_decisions_total{decision="allowed"}': up(2),
-            'ottla_authorizer_decisions_total{decision="denied"}': up(1),
-        },
-    ):
-        produce(alice)
-        allow(broker, WRITE)
-        produce(alice)
