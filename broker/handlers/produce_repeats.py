@@ -59,6 +59,10 @@ _THROTTLE_PLACEHOLDER: Final = 0x5EED_0007
 FLEXIBLE_SINCE: Final = 9
 LOG_START_SINCE: Final = 5
 
+# Looking up an attribute of an enumeration takes 50 ns in Python 3.11 (bench: acls).
+_WRITE: Final = Operation.WRITE
+_TOPIC: Final = ResourceType.TOPIC
+
 _read_length = struct.Struct(">i").unpack_from
 _read_producer = struct.Struct(">qh").unpack_from
 _write_correlation_id = struct.Struct(">i").pack_into
@@ -193,9 +197,9 @@ class RepeatedProduce:
         """Append a batch. False: the slow path must, and nothing has been done."""
         attributes = records[ATTRIBUTES_POSITION + 1]
         permissions = slot.stream.session.permissions
-        if permissions is not None and not self._is_allowed(permissions, attributes):
+        if permissions is not None and not permissions.may(_WRITE, _TOPIC, self._topic_name):
             return False
-        if attributes & TRANSACTIONAL_BIT and not self._continues_transaction(records):
+        if attributes & TRANSACTIONAL_BIT and not self._continues_transaction(records, permissions):
             return False
         if attributes & CODEC_BITS and self._version < ALL_CODECS_SINCE:
             return False
@@ -208,22 +212,16 @@ class RepeatedProduce:
         slot.kind = self._kind
         return True
 
-    def _is_allowed(self, permissions: Permissions, attributes: int) -> bool:
+    def _continues_transaction(self, records: memoryview, permissions: Permissions | None) -> bool:
+        """Whether the producer has a transaction open in the partition, so that nothing is to be verified, and may
+        write in it."""
         transactional_id = self._transactional_id
-        if (
-            attributes & TRANSACTIONAL_BIT
-            and transactional_id is not None
-            and not permissions.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-        ):
+        if transactional_id is None:
             return False
-        return permissions.may(Operation.WRITE, ResourceType.TOPIC, self._topic_name)
-
-    def _continues_transaction(self, records: memoryview) -> bool:
-        """Whether the producer has a transaction open in the partition, so that nothing is to be verified."""
+        if permissions is not None and not permissions.may(_WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return False
         producer_id, producer_epoch = _read_producer(records, PRODUCER_ID_POSITION)
-        return self._transactional_id is not None and self._partition.log.producers.has_open_transaction(
-            producer_id, producer_epoch
-        )
+        return self._partition.log.producers.has_open_transaction(producer_id, producer_epoch)
 
     def _settle(
         self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError | Fault
