@@ -7,7 +7,6 @@ and log.dirs) are made one before sources are laid over each other.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from config.authorizer import SETTINGS_OF_AUTHORIZER, check_authorizer
 from config.broker_settings import BROKER_SETTINGS, BrokerSettings
 from config.consistency import check_together
 from config.declared import field_name
@@ -45,8 +44,8 @@ _ONE_NODE: Final = (
     "transaction.state.log.replication.factor",
     "transaction.state.log.min.isr",
 )
-_KNOWN_ELSEWHERE: Final = SETTINGS_OF_AUTHORIZER
-"""Settings that Kafka's broker does not define; they say nothing without authorizer.class.name."""
+_KNOWN_ELSEWHERE: Final = ("allow.everyone.if.no.acl.found", "super.users")
+"""Settings that Kafka's broker does not define (`config.authorizer`): they say nothing where there is no authorizer."""
 _NAMES_CONTROLLERS: Final = ("controller.quorum.bootstrap.servers", "controller.quorum.voters")
 _PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.")
 
@@ -181,6 +180,8 @@ class _Loading:
             check_sasl(settings)
             self._without_effect = [key for key in self._without_effect if not has_effect(key, settings)]
         if settings.authorizer_class_name:
+            from config.authorizer import check_authorizer
+
             check_authorizer(settings)
             self._without_effect = [key for key in self._without_effect if key not in _KNOWN_ELSEWHERE]
         return LoadedSettings(settings, self._notices + self._last_notices(controller_listeners))
