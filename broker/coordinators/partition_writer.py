@@ -35,12 +35,14 @@ log = logging.getLogger(__name__)
 class _Entry:
     """A CoordinatorResult or a marker that is being written."""
 
-    __slots__ = ("is_completed", "outcome", "replay", "then")
+    __slots__ = ("_late", "is_completed", "outcome", "replay", "then")
 
-    def __init__(self, replay: Callable[[], None], then: Completion) -> None:
+    def __init__(self, replay: Callable[[], None], then: Completion, late: Callable[[], None] | None = None) -> None:
+        """``late``: see `CoordinatorResult.late`."""
         self.replay = replay
         """Applies what is written to the shard."""
         self.then = then
+        self._late = late
         self.outcome: ErrorCode | None = None
         """None while the entry is being written."""
         self.is_completed = False
@@ -50,6 +52,13 @@ class _Entry:
         if not self.is_completed:
             self.is_completed = True
             self.then(code)
+
+    def tell_late(self) -> None:
+        """The caller's time is over."""
+        if self._late is None:
+            self.complete(ErrorCode.REQUEST_TIMED_OUT)
+        else:
+            self._late()
 
 
 class PartitionWriter(Generic[Record]):
@@ -106,7 +115,7 @@ class PartitionWriter(Generic[Record]):
 
     def append(self, result: CoordinatorResult[Record]) -> None:
         """Write a result. A result without records is answered once all results before it are answered."""
-        entry = _Entry(partial(self._replay, result), result.then)
+        entry = _Entry(partial(self._replay, result), result.then, result.late)
         if not result.records and not self._is_closed:
             entry.outcome = ErrorCode.NONE
             self._entries.append(entry)
@@ -214,7 +223,7 @@ class PartitionWriter(Generic[Record]):
             return
         if is_late:
             # The records are in the log and will be acknowledged at some time; only the caller's time is over.
-            entry.complete(ErrorCode.REQUEST_TIMED_OUT)
+            entry.tell_late()
             if not self._replicas.produce_purgatory.is_closed:
                 self._wait(entry, publication)
             return

@@ -10,7 +10,8 @@ Record = TypeVar("Record")
 Completion = Callable[[ErrorCode], None]
 """Called once: with NONE after the records are acknowledged and replayed, else with the error of the failed write.
 
-NOT_COORDINATOR: the shard was unloaded meanwhile. REQUEST_TIMED_OUT: the records may yet be acknowledged and replayed.
+NOT_COORDINATOR: the shard was unloaded meanwhile. REQUEST_TIMED_OUT: the records may yet be acknowledged and replayed;
+no result with `CoordinatorResult.late` gets it.
 """
 
 
@@ -30,3 +31,6 @@ class CoordinatorResult(NamedTuple, Generic[Record]):
     then: Completion
     transaction: ProducerIdAndEpoch | None = None
     """The producer in whose open transaction the records are written: they wait for the marker that ends it."""
+    late: Callable[[], None] | None = None
+    """Called each time that the records have waited for their acknowledgement as long as a client waits. `then` is
+    called once it is known whether they are acknowledged; of a result without ``late``, it gets REQUEST_TIMED_OUT."""

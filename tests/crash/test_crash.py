@@ -1,4 +1,4 @@
-"""Twenty kills, and a storm of a few seconds; `make crash` does two hundred, and 30 s with more consumers."""
+"""Ten kills, and a storm of a few seconds; `make crash` does two hundred, and 30 s with more consumers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from dev.broker_process import REPOSITORY
 
-KILLS = 20
+KILLS = 10
 
 
 @pytest.mark.timeout(900)
-def test_twenty_kills_lose_nothing_and_double_nothing() -> None:
+def test_ten_kills_lose_nothing_and_double_nothing() -> None:
     none = (
         *("--transform-kills", "0", "--storm", "0", "--compaction-kills", "0"),
         *("--pair-kills", "0", "--archive-kills", "0"),

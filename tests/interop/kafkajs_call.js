@@ -1,5 +1,6 @@
 // One call of kafkajs: what to call comes from stdin as JSON, what came back goes to stdout as JSON.
 // {"client": "admin", "options": {…}, "call": "createTopics", "arguments": […]}; {"base64": "…"} stands for bytes.
+// "connection" may say how the broker is reached: {"sasl": {…}, "ssl": {…}}.
 const { readFileSync } = require('fs')
 const { Kafka, logLevel } = require('kafkajs')
 
@@ -13,6 +14,7 @@ const kafka = new Kafka({
   brokers: [bootstrap],
   logLevel: logLevel.NOTHING,
   retry: { retries: 3, initialRetryTime: 50 }, // a refusal should not take half a minute
+  ...asked.connection,
 })
 
 // What needs more than one call on the same object.

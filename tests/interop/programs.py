@@ -240,6 +240,17 @@ def kafkajs() -> tuple[str, Path]:
     return node, _installed("kafkajs", sources, fetch)
 
 
+def franz_go() -> str:
+    """The path of a client of franz-go, which is compiled once."""
+    go = _on_the_path("go", "franz-go needs Go")
+    sources = [INSTALL / "franz_go" / name for name in ("go.mod", "go.sum", "main.go")]
+
+    def build(directory: Path) -> None:
+        _install("franz-go", [go, "build", "-C", str(sources[0].parent), "-o", str(directory / "franz_go"), "."])
+
+    return str(_installed("franz-go", sources, build) / "franz_go")
+
+
 def kafka_python_source() -> Path:
     """kafka-python's source distribution, unpacked, in the version that the tests are locked to, its hash compared."""
     requirement = _locked_requirement("kafka-python")

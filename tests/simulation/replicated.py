@@ -136,7 +136,7 @@ async def _disturb(
     elif kind == "heal":
         network.heal_all()
     elif broker.is_running and not behind:
-        if kind == "power" and have_caught_up(brokers):
+        if kind == "power" and have_caught_up(brokers) and not _asks_for_an_isr(broker):
             # What it loses is on the others, and it does not lead before it has caught up.
             broker.cut_power()
             behind.append(broker)
@@ -164,6 +164,13 @@ def have_caught_up(brokers: list[SimulatedBroker]) -> bool:
     assert controller is not None
     topics = controller.metadata.image.topics.by_name.values()
     return all(set(one.isr) == set(one.replicas) for topic in topics for one in topic.partitions)
+
+
+def _asks_for_an_isr(broker: SimulatedBroker) -> bool:
+    """Whether a change of an ISR is on its way to the controller, which would leave the broker alone in sync."""
+    assert broker.server is not None
+    followers = [one.followers for one in broker.server.components.replicas.partitions()]
+    return any(one is not None and one.pending is not None for one in followers)
 
 
 async def _all_in_sync(brokers: list[SimulatedBroker]) -> None:

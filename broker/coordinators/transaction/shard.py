@@ -1,16 +1,19 @@
 """TransactionShard: the state machine of all transactional ids in one partition of ``__transaction_state``.
 
 A method that returns a `TransactionResult` has changed no state yet: the record is written, acknowledged and replayed,
-and then the request is answered. Until then every other request for the same id is answered CONCURRENT_TRANSACTIONS.
+and then the request is answered. Until then every other request for the same id is answered CONCURRENT_TRANSACTIONS,
+also when the request has been answered COORDINATOR_NOT_AVAILABLE since its record was not acknowledged in time: the
+record is in the log, and a second one made from the state before it would contradict it.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
-from broker.coordinators.result import ProducerIdAndEpoch
+from broker.coordinators.result import Completion, ProducerIdAndEpoch
 from broker.coordinators.transaction import ending, identity
 from broker.coordinators.transaction.image import TransactionImage
 from broker.coordinators.transaction.markers import MarkerSender
@@ -43,6 +46,14 @@ from storage.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 RETRY_MS: Final = 1_000
 """How long the coordinator waits before it writes the end of a transaction again that could not be written."""
+
+
+def _nobody_to_answer(_: ErrorCode) -> None:
+    """No client has asked for the change."""
+
+
+def _nothing_to_do(_: ErrorCode) -> None:
+    """Nothing follows the change."""
 
 
 class _Waiting:
@@ -97,7 +108,6 @@ class TransactionShard:
         that a repetition behind a restart is fenced, and the producer fails."""
         self._waiting: dict[str, deque[_Waiting]] = {}
         """Partitions to be added to transactions of ids that have not settled, in the order of their requests."""
-        self._is_loaded = False
         self._is_unloaded = False
 
     # Replay
@@ -105,20 +115,12 @@ class TransactionShard:
     def replay(self, record: TransactionRecord | UnknownRecord, *, producer_id: int = NO_PRODUCER_ID) -> None:
         """Apply a record of the log; no record of this topic is ever part of a transaction."""
         self.image.replay(record)
-        if self._is_loaded and isinstance(record, TransactionRecord):
-            transactional_id = record.key.transactional_id
-            transaction = self.image.by_id.get(transactional_id)
-            is_late = transactional_id not in self._under_way
-            if is_late and transaction is not None and transaction.status in ENDING:
-                # Its request was answered REQUEST_TIMED_OUT before the record was acknowledged.
-                self._send_markers(transaction)
 
     def replay_marker(self, producer_id: int, *, commits: bool) -> None:
         """Nothing: no transaction writes to this topic."""
 
     def loaded(self) -> None:
         """All records of the log are replayed: transactions whose end was decided are ended now."""
-        self._is_loaded = True
         for transaction in self.image.ending():
             self._send_markers(transaction)
 
@@ -183,14 +185,17 @@ class TransactionShard:
                 return None
             begun, left = found.transaction, found.repeatable_epoch
 
-        def then(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE:
+        def answer(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                reply(ErrorCode.NONE, ProducerIdAndEpoch(begun.producer_id, begun.producer_epoch))
+            else:
                 reply(client_error_of(error), NO_PRODUCER)
-                return
-            self._repeatable_epochs[request.transactional_id] = left
-            reply(ErrorCode.NONE, ProducerIdAndEpoch(begun.producer_id, begun.producer_epoch))
 
-        return self._change(begun, then)
+        def then(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._repeatable_epochs[request.transactional_id] = left
+
+        return self._change(begun, answer, then)
 
     def add_partitions(self, request: AddPartitions, reply: PartitionsReply) -> TransactionResult | None:
         """Handle AddPartitionsToTxn: the transaction, opened if none is open, writes to these partitions too."""
@@ -300,25 +305,20 @@ class TransactionShard:
 
     # Ends
 
-    def _abort(
-        self, transaction: Transaction, answer: Callable[[ErrorCode], None], *, new_id: int | None
-    ) -> TransactionResult:
+    def _abort(self, transaction: Transaction, answer: Completion, *, new_id: int | None) -> TransactionResult:
         """Abort an open transaction and fence its producer."""
         version = BUMPS_EPOCH_SINCE if self._level() >= BUMPS_EPOCH_SINCE else 0
         fenced = ending.fence(transaction, new_id=new_id, client_version=version, now_ms=self._clock.now_ms())
         return self._end(transaction, fenced, answer)
 
-    def _end(
-        self, transaction: Transaction, prepared: Transaction, answer: Callable[[ErrorCode], None]
-    ) -> TransactionResult:
+    def _end(self, transaction: Transaction, prepared: Transaction, answer: Completion) -> TransactionResult:
         def then(error: ErrorCode) -> None:
-            answer(error)
             if error is ErrorCode.NONE:
                 if prepared.client_version >= BUMPS_EPOCH_SINCE:
                     self._repeatable_epochs[prepared.transactional_id] = transaction.producer_epoch
                 self._send_markers(prepared)
 
-        return self._change(prepared, then)
+        return self._change(prepared, answer, then)
 
     def _send_markers(self, transaction: Transaction) -> None:
         transactional_id, prepared_ms = transaction.transactional_id, self._clock.now_ms()
@@ -342,7 +342,7 @@ class TransactionShard:
             self._stats.ends_to_retry -= 1
             self._complete(transactional_id, prepared_ms)
 
-        self._submit(self._change(ending.complete(transaction, now_ms=prepared_ms), then))
+        self._submit(self._change(ending.complete(transaction, now_ms=prepared_ms), _nobody_to_answer, then))
 
     def abort_timed_out(self) -> Iterator[TransactionResult | None]:
         """Abort the transactions that are open for longer than their timeout, one after the other."""
@@ -356,7 +356,7 @@ class TransactionShard:
                 new_id = self._take_id() if transaction.is_epoch_used_up else None
                 if new_id is not None or not transaction.is_epoch_used_up:
                     self._stats.timed_out += 1
-                    yield self._abort(transaction, lambda _: None, new_id=new_id)
+                    yield self._abort(transaction, _nobody_to_answer, new_id=new_id)
                     continue
             yield None
 
@@ -386,7 +386,7 @@ class TransactionShard:
                 self._repeatable_epochs.pop(transactional_id, None)
                 self._stats.expired += 1
 
-        return TransactionResult([tombstone(transactional_id)], then)
+        return TransactionResult([tombstone(transactional_id)], then, late=lambda: None)
 
     # Administrators
 
@@ -413,14 +413,27 @@ class TransactionShard:
     def _is_allowed(self, timeout_ms: int) -> bool:
         return 0 < timeout_ms <= self._settings.max_timeout_ms
 
-    def _change(self, transaction: Transaction, then: Callable[[ErrorCode], None]) -> TransactionResult:
+    def _change(
+        self, transaction: Transaction, answer: Completion, then: Completion = _nothing_to_do
+    ) -> TransactionResult:
+        """``answer`` is called once: with the outcome, or with REQUEST_TIMED_OUT while the outcome is not known.
+        ``then`` is called with the outcome, behind ``answer``."""
         transactional_id = transaction.transactional_id
         self._under_way.add(transactional_id)
+        is_answered = False
+
+        def answer_once(error: ErrorCode) -> None:
+            nonlocal is_answered
+            if not is_answered:
+                is_answered = True
+                answer(error)
 
         def written(error: ErrorCode) -> None:
             self._under_way.discard(transactional_id)
+            answer_once(error)
             then(error)
             self._settled(transactional_id)
 
         version = PLAIN_VERSION if self._level() == 0 else FLEXIBLE_VERSION
-        return TransactionResult([transaction_record(transaction, version)], written)
+        record = transaction_record(transaction, version)
+        return TransactionResult([record], written, late=partial(answer_once, ErrorCode.REQUEST_TIMED_OUT))

@@ -13,7 +13,7 @@ from tests.support.logs import T
 from tests.support.power import PoweredStorage
 
 LONG_RUN = "OTTLA_TEST_POWER_CUTS"
-EXAMPLES = int(os.environ.get(LONG_RUN, "500"))
+EXAMPLES = int(os.environ.get(LONG_RUN, "300"))
 
 topics = st.sampled_from(("orders", "sales"))
 seeds = st.integers(0, 10_000)

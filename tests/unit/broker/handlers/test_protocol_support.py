@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from dev.protocol_support import PAGE, page
@@ -12,8 +13,9 @@ from tests.support.broker import InProcessBroker
 REPOSITORY = Path(__file__).parents[4]
 
 
+@cache
 def printed_page() -> str:
-    """What `make docs` would write."""
+    """What `make docs` would write. It takes ten seconds: all tests are collected."""
     command = [sys.executable, "-m", "dev.protocol_support", "--print"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=250, check=True)
     return done.stdout

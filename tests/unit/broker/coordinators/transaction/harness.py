@@ -90,6 +90,12 @@ class Coordinator:
                 self.shard.replay(record)
         result.then(outcome)
 
+    def time_out(self) -> None:
+        """What is staged is in the log, and is not acknowledged within the time that clients wait."""
+        for result in self.staged:
+            assert result.late is not None
+            result.late()
+
     def restarted(self) -> "Coordinator":
         """The coordinator that finds this log after a crash: what is only staged is lost."""
         other = Coordinator(self.log, clock=self.clock)

@@ -132,12 +132,28 @@ def test_an_end_that_is_acknowledged_after_its_answer_is_finished_too() -> None:
     coordinator = Coordinator()
     producer = coordinator.opened("orders-0")
     answers = coordinator.end(producer, commit=True)
-    result = coordinator.staged.popleft()
-    result.then(ErrorCode.REQUEST_TIMED_OUT)
+    coordinator.time_out()
     [(error, _)] = answers
     assert error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    for record in result.records:
-        coordinator.shard.replay(record)
+    coordinator.write()
+    assert len(answers) == 1
+    coordinator.markers.write("tx")
+    coordinator.write()
+    assert coordinator.status() is TransactionStatus.COMPLETE_COMMIT
+
+
+def test_nothing_is_decided_while_a_record_is_not_acknowledged_in_time() -> None:
+    """A second decision, made from the state before the record, would stand behind it in the log."""
+    coordinator = Coordinator()
+    producer = coordinator.opened("orders-0")
+    coordinator.end(producer, commit=True)
+    coordinator.time_out()
+    [(error, _)] = coordinator.end(producer, commit=False)
+    assert error is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert coordinator.add(producer, "orders-1") == [[ErrorCode.CONCURRENT_TRANSACTIONS]]
+    coordinator.clock.advance(TIMEOUT_MS + 1)
+    coordinator.sweep()
+    coordinator.write()
     coordinator.markers.write("tx")
     coordinator.write()
     assert coordinator.status() is TransactionStatus.COMPLETE_COMMIT

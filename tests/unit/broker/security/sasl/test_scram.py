@@ -102,6 +102,13 @@ def test_a_credential_with_too_few_iterations_is_not_used() -> None:
         exchange.respond(b"n,,n=alice,r=abc")
 
 
+def test_a_nonce_may_stand_behind_the_clients_own_once_more() -> None:
+    """As librdkafka before 2.6.1 sends it."""
+    exchange, client = exchange_of(), ScramClient("alice", "wonder", ScramHash.SHA_256)
+    server_first = exchange.respond(client.first())
+    assert client.believes(exchange.respond(client.final(server_first, nonce="abcabcxyz")))
+
+
 @pytest.mark.parametrize("nonce", ["abc", "xyz", "abcxy", "abcxyzz", "xyzabc"])
 def test_another_nonce_is_refused(nonce: str) -> None:
     exchange, client = exchange_of(), ScramClient("alice", "wonder", ScramHash.SHA_256)
