@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import (
+    acl_cases,
     archive_cases,
     audit_cases,
     cleaning_cases,
@@ -71,6 +72,7 @@ OF_A_SCALE: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "disturbers": connection_cases.disturbers,
     "partitions": partition_cases.partitions,
     "many-partitions": recovery_cases.many_partitions,
+    "acls": acl_cases.acls,
     "counters": metrics_cases.counters,
     "scrape": metrics_cases.scrape,
     "scrape-lag": metrics_cases.scrape_lag,

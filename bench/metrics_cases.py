@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from bench import request_cpu
 from bench.checkout import checkout_of, resolved
 from bench.conversation import (
     CLIENT_ID,
@@ -20,12 +21,8 @@ from bench.conversation import (
     produce_frame,
 )
 from bench.group_cases import COMMIT_VERSION
-from bench.limits import SocketOptions
-from bench.load import run_load
 from bench.partition_cases import produce_to_all
 from bench.processes import REPOSITORY, Disturber, OwnBroker, cpu_seconds, memory_mb
-from bench.raw_cases import Bench, check_produced
-from bench.rival import Rival
 from protocol.headers import decode_response, encode_request
 from protocol.messages.committed_offsets import OffsetCommitRequest, OffsetCommitResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -33,13 +30,6 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 BEFORE_METRICS = "52f89ce11c0dd058492a07449aa8682f5c65d6e8"
 """The last commit without counters of requests."""
-
-PAIRS = 9
-"""At a scale of 1."""
-SHAPES = {"": (8, 8, 60_000), "ping_pong_": (1, 1, 20_000)}
-"""Connections, requests in flight on each, requests in a sample; by the prefix of the figures."""
-WARMING = 4_000
-"""Requests before those of a sample."""
 
 PARTITIONS = 5_000
 GROUPS = 500
@@ -55,50 +45,18 @@ def counters(directory: Path, scale: float) -> dict[str, float]:
     """CPU of a one-record request with and without the counters of metrics, in interleaved pairs: for the broker of
     this checkout, and for that of the last commit without them, from this checkout's history; neither is compiled. Not
     a number without history.
-
-    Each sample has a broker of its own: the addresses of a process's objects in memory are worth several percent.
     """
     if resolved(BEFORE_METRICS) is None:
         sys.stderr.write(f"counters: left out, since commit {BEFORE_METRICS} is not in the history of this checkout\n")
         return {"ratio": float("nan")}
     with checkout_of(BEFORE_METRICS, directory / "before") as before:
         checkouts = {"with": REPOSITORY, "without": before}
-        samples: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
-        for pair in range(max(1, int(PAIRS * scale))):
-            for name in checkouts if pair % 2 else reversed(checkouts):
-                samples[name].append(_sample(checkouts[name], directory / f"{name}-data-{pair}"))
-    return {f"{shape}{key}": value for shape in SHAPES for key, value in _compared(samples, shape).items()}
+        return request_cpu.in_pairs(lambda name, data: _sample(checkouts[name], data), directory, scale)
 
 
-def _sample(checkout: Path, directory: Path) -> dict[str, float]:
-    """The CPU of a request, for each of `SHAPES`."""
+def _sample(checkout: Path, directory: Path) -> request_cpu.Sample:
     with contextlib.closing(OwnBroker(directory, packages=checkout)) as broker:
-        for connections, in_flight, _ in SHAPES.values():
-            _cpu_us(broker, directory, (connections, in_flight, WARMING))
-        return {name: _cpu_us(broker, directory, shape) for name, shape in SHAPES.items()}
-
-
-def _compared(samples: dict[str, list[dict[str, float]]], shape: str) -> dict[str, float]:
-    mine, others = ([sample[shape] for sample in samples[name]] for name in ("with", "without"))
-    ratios = [one / other for one, other in zip(mine, others, strict=True)]
-    return {
-        "ratio": statistics.median(ratios),
-        "least_ratio": min(ratios),
-        "most_ratio": max(ratios),
-        "cpu_us": statistics.median(mine),
-        "without_cpu_us": statistics.median(others),
-    }
-
-
-def _cpu_us(broker: OwnBroker, directory: Path, shape: tuple[int, int, int]) -> float:
-    connections, in_flight, requests = shape
-    rival = Rival(directory / "kafka")  # it is not asked, and does not start
-    bench = Bench(broker=broker, rival=rival, options=SocketOptions(), directory=directory, scale=1.0)
-    with bench.topic(connections) as topic:
-        frames = [produce_frame(topic, number, records=1, value_bytes=100) for number in range(connections)]
-        before = cpu_seconds(broker.pid)
-        sample = run_load(broker.bootstrap, frames, in_flight=in_flight, requests=requests, check=check_produced)
-        return (cpu_seconds(broker.pid) - before) / sample.requests * 1e6
+        return request_cpu.sample(broker, directory)
 
 
 def scrape(directory: Path, scale: float) -> dict[str, float]:

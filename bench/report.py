@@ -73,6 +73,7 @@ TARGETS = {
     ("start", "again_s"): ("<=", 0.15, "s from start to first answer"),
     ("start", "new_directory_s"): ("<=", 0.15, "s from start to first answer, formatting included"),
     ("start", "idle_mb"): ("<=", 35.0, "MB resident after the start"),
+    ("acls", "ratio"): ("<=", 1.03, "x the CPU of a one-record request without an authorizer"),
     ("counters", "ratio"): ("<=", 1.08, "x the CPU of a one-record request without counters"),
     ("scrape", "scrape_s"): ("<=", 0.5, "s for the page of 5,000 partitions"),
     ("scrape-lag", "scrape_s"): ("<=", 0.5, "s for the page of 50,000 committed offsets"),

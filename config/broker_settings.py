@@ -112,6 +112,9 @@ class BrokerSettings(Settings):
     delegation_token_expiry_time_ms: int = setting(ConfigType.LONG, "86400000", "[1,...]")
     delegation_token_expiry_check_interval_ms: int = setting(ConfigType.LONG, "3600000", "[1,...]")
 
+    # Authorization
+    authorizer_class_name: str = setting(ConfigType.STRING, "", "non-null string")
+
     # Topics
     auto_create_topics_enable: bool = setting(ConfigType.BOOLEAN, "true")
     delete_topic_enable: bool = setting(ConfigType.BOOLEAN, "true")

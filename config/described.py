@@ -11,6 +11,7 @@ from functools import cache
 from itertools import dropwhile
 from typing import Final, NamedTuple
 
+from config.authorizer import SETTINGS_OF_AUTHORIZER
 from config.broker_settings import BROKER_SETTINGS
 from config.client_metrics import CLIENT_METRICS_SETTINGS
 from config.declared import Declaration
@@ -79,10 +80,10 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerTexts) -> list[Co
 
 def describe_broker(broker: BrokerTexts) -> list[ConfigEntry]:
     """All settings of the broker in alphabetical order: Kafka's, ours, those given for single listeners, internal ones
-    of Kafka's that were given, and dynamic values of unknown names."""
+    of Kafka's and those of the authorizer that were given, and dynamic values of unknown names."""
     known = {*definitions("broker"), *(key for key in BROKER_SETTINGS if key.startswith(_OURS_PREFIX))}
     for_listeners = {key for key in broker.static if re.fullmatch(_LISTENER_SETTING, key)}
-    internal = definitions("internal").keys() & broker.static.keys()
+    internal = (definitions("internal").keys() | {*SETTINGS_OF_AUTHORIZER}) & broker.static.keys()
     broker = broker._replace(static=_with_both_names(broker.static))
     keys = known | for_listeners | internal | broker.dynamic_broker.keys() | broker.dynamic_default.keys()
     return [_broker_entry(key, broker) for key in sorted(keys)]

@@ -42,7 +42,7 @@ _ONE_NODE: Final = (
     "transaction.state.log.min.isr",
 )
 _KNOWN_ELSEWHERE: Final = ("allow.everyone.if.no.acl.found", "super.users")
-"""Settings of Kafka's authorizer, which its broker does not define; they say nothing without authorizer.class.name."""
+"""Settings that Kafka's broker does not define (`config.authorizer`): they say nothing where there is no authorizer."""
 _NAMES_CONTROLLERS: Final = ("controller.quorum.bootstrap.servers", "controller.quorum.voters")
 _PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.")
 
@@ -181,6 +181,11 @@ class _Loading:
 
             check_tls(settings)
             self._without_effect = [key for key in self._without_effect if not self._is_of_tls(key)]
+        if settings.authorizer_class_name:
+            from config.authorizer import check_authorizer
+
+            check_authorizer(settings)
+            self._without_effect = [key for key in self._without_effect if key not in _KNOWN_ELSEWHERE]
         return LoadedSettings(settings, self._notices + self._last_notices(controller_listeners))
 
     def _parsed(self, key: str) -> Any:

@@ -35,7 +35,6 @@ _REMOVED_PREFIXES: Final[Mapping[str, str]] = {
 }
 
 _REFUSED_UNLESS_EMPTY: Final[Mapping[str, str]] = {
-    "authorizer.class.name": "there is no authorizer here yet: every client could do what it would forbid",
     "config.providers": "values are not looked up elsewhere: write them into the file or give them with -o",
 }
 

@@ -14,6 +14,10 @@ from pathlib import Path
 from dev.broker_process import BrokerDidNotStart, BrokerProcess, port_below_client_ports
 from dev.class_archive import with_archive
 
+SASL_ABOVE = 2
+OPEN_CONTROLLER_ABOVE = 3
+"""How far the ports of further listeners are above the first one (`ApacheKafka.users`)."""
+
 
 class ApacheKafka(BrokerProcess):
     """An Apache Kafka with one combined node (broker and controller), run from a directory with its jars. Java must be
@@ -26,6 +30,10 @@ class ApacheKafka(BrokerProcess):
 
     features: Mapping[str, int] = {}
     """The feature levels with which the directory is formatted; others get Kafka's newest level."""
+
+    users: Mapping[str, str] = {}
+    """Passwords of users, `broker` among them. Where there are some, clients have another listener, SASL, controllers
+    have another one without authentication, and the node's own connections authenticate as `broker`."""
 
     quick_start = False
     """Start with an archive of Kafka's classes and without the JVM's second compiler, which takes half of the start's
@@ -75,8 +83,31 @@ class ApacheKafka(BrokerProcess):
             **self.settings,
             "listeners": f"{listener},CONTROLLER://{controller}",
         }
+        if self.users:
+            properties |= self._with_users(listener, controller)
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         (self.directory / "server.properties").write_text(text)
+
+    def _with_users(self, listener: str, controller: str) -> dict[str, str]:
+        known = " ".join(f'user_{name}="{password}"' for name, password in self.users.items())
+        login = f'username="broker" password="{self.users["broker"]}"'
+        jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {login} {known};"
+        sasl = f"SASL://127.0.0.1:{self.port + SASL_ABOVE}"
+        controllers = f"CONTROLLER://{controller},OPEN://127.0.0.1:{self.port + OPEN_CONTROLLER_ABOVE}"
+        return {
+            "listeners": f"{listener},{sasl},{controllers}",
+            "advertised.listeners": f"{listener},{sasl}",
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT,OPEN:PLAINTEXT"
+            ),
+            "controller.listener.names": "CONTROLLER,OPEN",
+            "inter.broker.listener.name": "SASL",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.sasl.plain.sasl.jaas.config": jaas,
+            "listener.name.controller.plain.sasl.jaas.config": jaas,
+        }
 
     def format(self) -> None:
         """Write the settings, and format the directory if it is new."""

@@ -13,6 +13,7 @@ from broker.metadata.registration import Registration
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from broker.controller.acl_changes import DeletedAcls, NewAcl
     from broker.controller.client_quotas import QuotaAlteration, QuotaResult
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
     from broker.controller.feature_updates import FeatureUpdate
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from broker.metadata.image.metadata_image import MetadataImage
     from broker.request.faults import Fault
     from broker.request.quota import MutationQuota
+    from broker.security.acls.filters import AclFilter
 
 TokenChange = TypeVar("TokenChange", bound=Record)
 """The record of a change of a delegation token."""
@@ -155,6 +157,12 @@ class ControllerClient(AutoCreation, Protocol):
 
         ``unknown_hosts``: host names in ``wanted`` that have no address.
         """
+
+    def create_acls(self, wanted: Sequence[NewAcl], *, then: Callable[[list[Fault | None]], None]) -> None:
+        """Create ACLs (KIP-140), each with a success (None) or error. Raises `InvalidRequest` for too many."""
+
+    def delete_acls(self, unwanted: Sequence[AclFilter], *, then: Callable[[list[DeletedAcls]], None]) -> None:
+        """Delete the ACLs of each filter (KIP-140). Raises `InvalidRequest` for too many."""
 
     def alter_scram_credentials(
         self, wanted: Sequence[Deletion | Upsertion], *, then: Callable[[list[CredentialResult]], None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.controller.client import Heartbeat, HeartbeatAnswer, TokenChange
 from broker.controller.directories import DIRECTORIES_SINCE
@@ -47,6 +47,7 @@ from storage.errors import DiskFull, TooManyOpenFiles
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from broker.controller.acl_changes import DeletedAcls, NewAcl
     from broker.controller.broker_sessions import BrokerSessions
     from broker.controller.client_quotas import QuotaAlteration, QuotaResult
     from broker.controller.cluster_view import ClusterView
@@ -59,8 +60,11 @@ if TYPE_CHECKING:
     from broker.controller.topic_creation import NewTopic, TopicResult
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
     from broker.request.quota import MutationQuota
+    from broker.security.acls.filters import AclFilter
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CONTROLLERS_UNREGISTER_SINCE: Final = 33
 """The metadata.version (4.4-IV2) from which on a controller's registration can be taken back."""
@@ -426,9 +430,27 @@ class LocalController:
 
         planner = QuotaPlanner(self.image, unknown_hosts)
         results = planner.plan(wanted)
-        if planner.records and not validate_only:
-            self.append(planner.records, lambda: then(results))
-            log.info("changed %d quotas of clients", len(planner.records))
+        changes = () if validate_only else planner.records
+        self._append_or_wait(results, changes, then)
+        if changes:
+            log.info("changed %d quotas of clients", len(changes))
+
+    def create_acls(self, wanted: Sequence[NewAcl], *, then: Callable[[list[Fault | None]], None]) -> None:
+        from broker.controller.acl_changes import AclPlanner
+
+        planner = AclPlanner(self.image, self._ids.uuid)
+        self._append_or_wait(planner.create(wanted), planner.records, then)
+
+    def delete_acls(self, unwanted: Sequence[AclFilter], *, then: Callable[[list[DeletedAcls]], None]) -> None:
+        from broker.controller.acl_changes import AclPlanner
+
+        planner = AclPlanner(self.image, self._ids.uuid)
+        self._append_or_wait(planner.delete(unwanted), planner.records, then)
+
+    def _append_or_wait(self, results: T, records: Sequence[Record], then: Callable[[T], None]) -> None:
+        """Give ``results`` once ``records``, or all that was appended before, are durable."""
+        if records:
+            self.append(records, lambda: then(results))
         else:
             self._raft.when_durable(lambda: then(results))
 
@@ -438,11 +460,7 @@ class LocalController:
         from broker.controller.scram_credentials import CredentialPlanner
 
         planner = CredentialPlanner(self.image)
-        results = planner.plan(wanted)
-        if planner.records:
-            self.append(planner.records, lambda: then(results))
-        else:
-            self._raft.when_durable(lambda: then(results))
+        self._append_or_wait(planner.plan(wanted), planner.records, then)
 
     def change_delegation_token(
         self, plan: Callable[[MetadataImage], TokenChange], *, then: Callable[[TokenChange], None]

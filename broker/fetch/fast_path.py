@@ -37,6 +37,10 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from broker.fetch.replica_choice import RackAwareSelector
 
+# Looking up an attribute of an enumeration takes 50 ns in Python 3.11.
+_READ: Final = Operation.READ
+_TOPIC: Final = ResourceType.TOPIC
+
 MOST_REMEMBERED: Final = 32
 """Partitions of a request that is remembered as a whole. Of a larger one the unchanged partitions are remembered."""
 
@@ -205,7 +209,7 @@ class FetchFastPath:
         if topic.topic_id is not None:
             known = self._metadata.image.topics.by_id.get(topic.topic_id)
             name = None if known is None else known.name
-        return name if name is not None and context.may(Operation.READ, ResourceType.TOPIC, name) else None
+        return name if name is not None and context.sees(_READ, _TOPIC, name) else None
 
 
 class RepeatedFetch:

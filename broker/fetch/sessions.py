@@ -60,6 +60,8 @@ class FetchTerms(NamedTuple):
     another answer."""
 
     principal: str
+    generation: int
+    """That of the principal's permissions; 0 where there is no authorizer."""
     uses_topic_ids: bool
     follower: FollowerId | None
     """Whose fetch it is; None for a consumer's."""

@@ -1,7 +1,7 @@
 """DescribeCluster: the cluster's id and its brokers (API key 60; KIP-700, KIP-919)."""
 
 from broker.metadata.brokers import Brokers
-from broker.request.context import CLUSTER_OPERATIONS, RequestContext
+from broker.request.context import RequestContext
 from broker.request.faults import MismatchedEndpointType, UnsupportedEndpointType
 from broker.request.node import NO_NODE, Node
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -43,5 +43,5 @@ class ClusterHandler:
             ],
         )
         if request.include_cluster_authorized_operations:
-            answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+            answer.cluster_authorized_operations = context.authorized_on_cluster()
         return answer

@@ -1,8 +1,14 @@
 """DescribeCluster on a controller listener: the cluster's id and its controllers (API key 60; KIP-919)."""
 
 from broker.handlers.cluster import BROKERS, CONTROLLERS
-from broker.request.context import CLUSTER_OPERATIONS, RequestContext
-from broker.request.faults import Fault, InvalidRequest, MismatchedEndpointType, UnsupportedEndpointType
+from broker.request.context import Operation, RequestContext, ResourceType
+from broker.request.faults import (
+    ClusterAuthorizationFailed,
+    Fault,
+    InvalidRequest,
+    MismatchedEndpointType,
+    UnsupportedEndpointType,
+)
 from broker.request.node import Node
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 
@@ -22,6 +28,8 @@ class ControllerClusterHandler:
         Raises `MismatchedEndpointType`, `UnsupportedEndpointType`, and `InvalidRequest` in place of the former where
         the version does not have endpoint types.
         """
+        if not context.may(Operation.ALTER, ResourceType.CLUSTER):
+            raise ClusterAuthorizationFailed(f"{context.session.principal} may not alter the cluster")
         if request.endpoint_type == BROKERS:
             refusal: type[Fault] = MismatchedEndpointType
             if context.api_version < ENDPOINT_TYPES_SINCE_VERSION:
@@ -41,5 +49,5 @@ class ControllerClusterHandler:
             ],
         )
         if request.include_cluster_authorized_operations:
-            answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+            answer.cluster_authorized_operations = context.authorized_on_cluster()
         return answer

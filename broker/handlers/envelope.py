@@ -51,6 +51,7 @@ class EnvelopeHandler:
             Peer(host=_host(request.client_host_address), port=_NO_PORT, listener=context.peer.listener),
             principal=f"{principal.type}:{principal.name}",
             is_on_controller_listener=context.session.is_on_controller_listener,
+            authorizer=context.session.authorizer,
         )
         session.is_by_token = principal.token_authenticated
         # A copy of its own: what the request inside waits for may outlive the memory of the envelope.

@@ -85,6 +85,7 @@ class FetchHandler:
             choice = self._selector.choice(request.rack_id, context.peer.listener)
         terms = FetchTerms(
             principal=context.session.principal,
+            generation=0 if context.session.permissions is None else context.session.permissions.generation,
             uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE_VERSION,
             follower=follower_id,
             isolation=isolation,
@@ -148,7 +149,11 @@ class FetchHandler:
         try:
             if fetch.topic is None:
                 fetch.topic = self._metadata.image.topics.of_id(fetch.topic_id).name
-            if not context.may(Operation.READ, ResourceType.TOPIC, fetch.topic):
+            if terms.is_follower:
+                is_allowed = context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+            else:
+                is_allowed = context.may(Operation.READ, ResourceType.TOPIC, fetch.topic)
+            if not is_allowed:
                 raise TopicAuthorizationFailed(f"{context.session.principal} may not read {fetch.topic}")
             partition = fetch.partition = self._partitions.partition(fetch.topic, fetch.index)
             if fetch.topic_id not in (NO_UUID, partition.topic_id):

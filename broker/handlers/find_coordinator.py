@@ -29,6 +29,8 @@ _MESSAGES: Final[Mapping[ErrorCode, str]] = {
 """What Kafka says in versions 1 to 3."""
 
 
+_UNAUTHORIZED: Final = "Cluster authorization failed."
+
 GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
@@ -93,6 +95,8 @@ class FindCoordinatorHandler:
 
     def _find_for_share_group(self, key: str, context: RequestContext) -> Answer:
         """The coordinator among the other brokers. This broker has no share groups, and does not create their topic."""
+        if not context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            return _no_coordinator(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _UNAUTHORIZED)
         hashed = _hashed_share_key(key) if context.api_version >= SHARE_SINCE_VERSION else None
         if hashed is None:
             return _no_coordinator(key, ErrorCode.INVALID_REQUEST)

@@ -40,14 +40,16 @@ class GroupsHandler:
         if request.include_authorized_operations:
             for answer in answers:
                 if answer.error_code == ErrorCode.NONE:
-                    answer.authorized_operations = GROUP_OPERATIONS
+                    answer.authorized_operations = context.authorized(
+                        GROUP_OPERATIONS, ResourceType.GROUP, answer.group_id
+                    )
         return DescribeGroupsResponse(groups=answers)
 
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """List groups of these states and types, or all, in upper or lower case; around a state there may be spaces."""
         states = {state.strip().lower() for state in request.states_filter}
         types = {type_.lower() for type_ in request.types_filter}
-        sees_all = context.may(Operation.DESCRIBE, ResourceType.CLUSTER)
+        sees_all = context.sees(Operation.DESCRIBE, ResourceType.CLUSTER)
         return ListGroupsResponse(
             groups=[
                 ListGroupsResponse.Group(
@@ -60,7 +62,7 @@ class GroupsHandler:
                 for group in coordinator.shard.list()
                 if (not states or group.state.lower() in states)
                 and (not types or group.type.lower() in types)
-                and (sees_all or context.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
+                and (sees_all or context.sees(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
             ]
         )
 

@@ -51,7 +51,10 @@ class InitProducerIdHandler:
         )
 
     def _init_idempotent(self, request: InitProducerIdRequest, context: RequestContext) -> None:
-        if not context.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER):
+        if not (
+            context.may_any(Operation.WRITE, ResourceType.TOPIC)
+            or context.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+        ):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not produce idempotently")
         self._producer_ids.assign(
             lambda producer_id: context.respond(

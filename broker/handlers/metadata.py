@@ -1,7 +1,7 @@
 """Metadata: which brokers there are, and who leads which partition (API key 3; KIP-430, KIP-516)."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from broker.controller.client import AutoCreation
 from broker.handlers.replica_views import offline_replicas
@@ -10,7 +10,6 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metadata.topic_rules import CLUSTER_METADATA, INTERNAL_TOPICS, fault_of_name
 from broker.request.context import (
-    CLUSTER_OPERATIONS,
     TOPIC_OPERATIONS,
     Operation,
     RequestContext,
@@ -70,7 +69,9 @@ class MetadataHandler:
             # Of a topic that is not there, too: they are what the client may do, not what there is.
             for topic in topics:
                 if topic.error_code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-                    topic.topic_authorized_operations = TOPIC_OPERATIONS
+                    topic.topic_authorized_operations = context.authorized(
+                        TOPIC_OPERATIONS, ResourceType.TOPIC, topic.name or ""
+                    )
         answer = MetadataResponse(
             brokers=[
                 MetadataResponse.Broker(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
@@ -81,14 +82,14 @@ class MetadataHandler:
             topics=topics,
         )
         if request.include_cluster_authorized_operations:
-            answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+            answer.cluster_authorized_operations = context.authorized_on_cluster()
         return answer
 
     def _all_topics(self, context: RequestContext) -> list[TopicAnswer]:
         return [
             self._found(topic, context)
             for topic in self._metadata.image.topics.by_name.values()
-            if _may_describe(context, topic.name)
+            if context.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
 
     def _by_id(self, topic_id: bytes, context: RequestContext) -> TopicAnswer:
@@ -125,7 +126,10 @@ class MetadataHandler:
                 fault_of_name(impossible[0]),
             )
         if missing and request.allow_auto_topic_creation and self._auto_create_topics_enable:
-            self._create(missing, context)
+            forbidden = self._create(missing, context)
+            for answer in failed:
+                if answer.name in forbidden:
+                    answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return found + failed
 
     def _found(self, topic: TopicImage, context: RequestContext) -> TopicAnswer:
@@ -137,19 +141,17 @@ class MetadataHandler:
             partitions=_partition_answers(topic.partitions, brokers, context.api_version),
         )
 
-    def _create(self, missing: Sequence[str], context: RequestContext) -> None:
-        """Begin to create topics: this answer says that they are unknown, the client's next question finds them."""
-        allowed = [
-            name
-            for name in missing
-            if name != CLUSTER_METADATA
-            and (
-                context.may(Operation.CREATE, ResourceType.CLUSTER)
-                or context.may(Operation.CREATE, ResourceType.TOPIC, name)
-            )
-        ]
+    def _create(self, missing: Sequence[str], context: RequestContext) -> Collection[str]:
+        """Begin to create topics: this answer says that they are unknown, the client's next question finds them.
+        Returns those that the client may not create."""
+        may_all = context.sees(Operation.CREATE, ResourceType.CLUSTER)
+        forbidden = {
+            name for name in missing if not (may_all or context.may(Operation.CREATE, ResourceType.TOPIC, name))
+        }
+        allowed = [name for name in missing if name != CLUSTER_METADATA and name not in forbidden]
         if allowed:
             self._auto_creation.auto_create(allowed, context.mutations(is_strict=True))
+        return forbidden
 
 
 def _partition_answers(partitions: Iterable[PartitionImage], brokers: BrokersOnListener, version: int) -> list[Answer]:

@@ -9,8 +9,8 @@ import protocol.messages.share_group_offsets
 import protocol.messages.share_group_state
 import protocol.messages.share_groups
 import protocol.messages.streams_groups  # noqa: F401 - the registry asks for them by their keys
-from broker.request.context import RequestContext
-from broker.request.faults import NotCoordinator, UnsupportedVersion
+from broker.request.context import Operation, RequestContext, ResourceType
+from broker.request.faults import ClusterAuthorizationFailed, NotCoordinator, UnsupportedVersion
 
 
 class ModernGroupsHandler:
@@ -24,5 +24,7 @@ class ModernGroupsHandler:
         raise UnsupportedVersion("this broker has classic groups only")
 
     def not_coordinator(self, request: Any, context: RequestContext) -> None:
-        """Raises `NotCoordinator`: the state of share groups is kept nowhere."""
+        """Raises `NotCoordinator`: the state of share groups is kept nowhere. Raises `ClusterAuthorizationFailed`."""
+        if not context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            raise ClusterAuthorizationFailed(f"{context.session.principal} may not act for the cluster")
         raise NotCoordinator("this broker keeps no state of share groups")

@@ -22,7 +22,7 @@ class OffsetForLeaderEpochHandler:
     def offset_for_leader_epoch(
         self, request: OffsetForLeaderEpochRequest, context: RequestContext
     ) -> OffsetForLeaderEpochResponse:
-        """Answer each partition by itself. Who asks, a consumer or a replica, makes no difference."""
+        """Answer each partition by itself. Consumers ask, and replicas."""
         answer = OffsetForLeaderEpochResponse(topics=[])
         for topic in request.topics:
             of_topic = TopicAnswer(topic=topic.topic, partitions=[])
@@ -36,7 +36,10 @@ class OffsetForLeaderEpochHandler:
         return answer
 
     def _find(self, topic: str, asked: AskedPartition, context: RequestContext) -> Answer:
-        if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+        if not (
+            context.sees(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+            or context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        ):
             raise TopicAuthorizationFailed(f"{context.session.principal} may not describe {topic}")
         partition = self._partitions.partition(topic, asked.partition)
         partition.check_leader_epoch(asked.current_leader_epoch)

@@ -23,6 +23,7 @@ from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import RequestContext, ServedApis
 from broker.request.faults import Fault
+from broker.request.permissions import Operation, Permissions, ResourceType
 from broker.request.response import ResponseSlot
 from protocol.api_keys import ApiKey
 from protocol.headers import frame_response
@@ -57,6 +58,10 @@ _THROTTLE_PLACEHOLDER: Final = 0x5EED_0007
 
 FLEXIBLE_SINCE: Final = 9
 LOG_START_SINCE: Final = 5
+
+# Looking up an attribute of an enumeration takes 50 ns in Python 3.11 (bench: acls).
+_WRITE: Final = Operation.WRITE
+_TOPIC: Final = ResourceType.TOPIC
 
 _read_length = struct.Struct(">i").unpack_from
 _read_producer = struct.Struct(">qh").unpack_from
@@ -139,7 +144,6 @@ class RepeatedProduce:
         "_append",
         "_client_id",
         "_index",
-        "_is_transactional",
         "_kind",
         "_offsets_at",
         "_partition",
@@ -150,6 +154,8 @@ class RepeatedProduce:
         "_throttle_time_at",
         "_timeout_ms",
         "_topic",
+        "_topic_name",
+        "_transactional_id",
         "_version",
     )
 
@@ -163,9 +169,10 @@ class RepeatedProduce:
     ) -> None:
         topic = request.topic_data[0]
         self._acks = request.acks
-        self._is_transactional = request.transactional_id is not None
+        self._transactional_id = request.transactional_id
         self._timeout_ms = request.timeout_ms
         self._topic = (topic.name, topic.topic_id)
+        self._topic_name = partition.topic_partition.topic
         self._index = topic.partition_data[0].index
         self._version = context.api_version
         self._client_id = context.client_id
@@ -189,7 +196,10 @@ class RepeatedProduce:
     def append(self, slot: ResponseSlot, correlation_id: int, records: memoryview) -> bool:
         """Append a batch. False: the slow path must, and nothing has been done."""
         attributes = records[ATTRIBUTES_POSITION + 1]
-        if attributes & TRANSACTIONAL_BIT and not self._continues_transaction(records):
+        permissions = slot.stream.session.permissions
+        if permissions is not None and not permissions.may(_WRITE, _TOPIC, self._topic_name):
+            return False
+        if attributes & TRANSACTIONAL_BIT and not self._continues_transaction(records, permissions):
             return False
         if attributes & CODEC_BITS and self._version < ALL_CODECS_SINCE:
             return False
@@ -202,12 +212,16 @@ class RepeatedProduce:
         slot.kind = self._kind
         return True
 
-    def _continues_transaction(self, records: memoryview) -> bool:
-        """Whether the producer has a transaction open in the partition, so that nothing is to be verified."""
+    def _continues_transaction(self, records: memoryview, permissions: Permissions | None) -> bool:
+        """Whether the producer has a transaction open in the partition, so that nothing is to be verified, and may
+        write in it."""
+        transactional_id = self._transactional_id
+        if transactional_id is None:
+            return False
+        if permissions is not None and not permissions.may(_WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return False
         producer_id, producer_epoch = _read_producer(records, PRODUCER_ID_POSITION)
-        return self._is_transactional and self._partition.log.producers.has_open_transaction(
-            producer_id, producer_epoch
-        )
+        return self._partition.log.producers.has_open_transaction(producer_id, producer_epoch)
 
     def _settle(
         self, slot: ResponseSlot, correlation_id: int, staged: StagedAppend, outcome: Publication | StorageError | Fault

@@ -10,6 +10,7 @@ from broker.metadata.topic_rules import INTERNAL_TOPICS, fault_of_name
 from broker.request.context import TOPIC_OPERATIONS, Operation, RequestContext, ResourceType
 from broker.request.faults import InvalidRequest
 from protocol.errors import ErrorCode
+from protocol.messages.metadata import OPERATIONS_NOT_ASKED_FOR
 from protocol.messages.topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -64,20 +65,24 @@ class TopicPartitionsHandler:
             if cursor is not None and cursor.topic_name not in names:
                 raise InvalidRequest(f"the cursor points at {cursor.topic_name!r}, which is not asked for")
         else:
-            names = {name for name in self._metadata.image.topics.by_name if _may_describe(context, name)}
+            names = {
+                name
+                for name in self._metadata.image.topics.by_name
+                if context.sees(Operation.DESCRIBE, ResourceType.TOPIC, name)
+            }
         return sorted(name for name in names if cursor is None or name >= cursor.topic_name)
 
     def _describe(self, name: str, first: int, most: int, context: RequestContext) -> tuple[TopicAnswer, int]:
         """A topic with ``most`` of its partitions from ``first`` on, and how many it has."""
         if not _may_describe(context, name):
-            return _without_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0
+            return _without_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, context), 0
         topic = self._metadata.image.topics.by_name.get(name)
         if topic is not None:
             return self._found(topic, first, most, context), len(topic.partitions)
         code = (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if fault_of_name(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
         )
-        return _without_topic(name, code), 0
+        return _without_topic(name, code, context), 0
 
     def _found(self, topic: TopicImage, first: int, most: int, context: RequestContext) -> TopicAnswer:
         brokers = self._brokers.on(context.peer.listener)
@@ -86,7 +91,7 @@ class TopicPartitionsHandler:
             topic_id=topic.topic_id,
             is_internal=topic.is_internal,
             partitions=[_partition_answer(partition, brokers) for partition in topic.partitions[first : first + most]],
-            topic_authorized_operations=TOPIC_OPERATIONS,
+            topic_authorized_operations=context.authorized(TOPIC_OPERATIONS, ResourceType.TOPIC, topic.name),
         )
 
 
@@ -108,11 +113,14 @@ def _may_describe(context: RequestContext, name: str) -> bool:
     return context.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
-def _without_topic(name: str, code: ErrorCode) -> TopicAnswer:
+def _without_topic(name: str, code: ErrorCode, context: RequestContext) -> TopicAnswer:
+    operations = OPERATIONS_NOT_ASKED_FOR
+    if code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        operations = context.authorized(TOPIC_OPERATIONS, ResourceType.TOPIC, name)
     return TopicAnswer(
         error_code=code,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
         partitions=[],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )

@@ -23,6 +23,7 @@ from protocol.messages.topics import (
 
 log = logging.getLogger(__name__)
 
+_FORBIDDEN = "Authorization failed."
 TOPIC_IDS_SINCE_VERSION = 6
 DELETION_DISABLED_SINCE_VERSION = 3
 
@@ -44,12 +45,15 @@ class TopicsHandler:
         """Answer once every topic that could be created is durable."""
         allowed: list[CreateTopicsRequest.Topic] = []
         refused: list[CreateTopicsResponse.Topic] = []
+        may_all = context.sees(Operation.CREATE, ResourceType.CLUSTER)
         for topic in request.topics:
-            if context.may(Operation.CREATE, ResourceType.CLUSTER) or _may(context, Operation.CREATE, topic.name):
+            if may_all or _may(context, Operation.CREATE, topic.name):
                 allowed.append(topic)
             else:
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                refused.append(CreateTopicsResponse.Topic(name=topic.name, error_code=code))
+                refused.append(
+                    CreateTopicsResponse.Topic(name=topic.name, error_code=code, error_message=_FORBIDDEN, configs=[])
+                )
 
         def created(results: Sequence[TopicResult]) -> None:
             answers = [self._created(result, context) for result in results]
@@ -103,12 +107,14 @@ class TopicsHandler:
 
     def create_partitions(self, request: CreatePartitionsRequest, context: RequestContext) -> None:
         """Answer once every partition that could be added is durable."""
-        allowed = [topic for topic in request.topics if _may(context, Operation.ALTER, topic.name)]
-        refused = [
-            CreatePartitionsResponse.Result(name=topic.name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            for topic in request.topics
-            if not _may(context, Operation.ALTER, topic.name)
-        ]
+        allowed: list[CreatePartitionsRequest.Topic] = []
+        refused: list[CreatePartitionsResponse.Result] = []
+        for topic in request.topics:
+            if _may(context, Operation.ALTER, topic.name):
+                allowed.append(topic)
+            else:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                refused.append(CreatePartitionsResponse.Result(name=topic.name, error_code=code))
 
         def created(results: Sequence[GrowthResult]) -> None:
             answers = [
@@ -135,10 +141,17 @@ class TopicsHandler:
             if known is None:
                 return None
             name = known.name
-        if _may(context, Operation.DELETE, name):
+        is_seen = context.sees(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        if is_seen and name not in self._metadata.image.topics.by_name:
+            return None  # the controller says that there is no such topic
+        if (is_seen or topic.name is None) and _may(context, Operation.DELETE, name):
             return None
-        shown = name if _may(context, Operation.DESCRIBE, name) or topic.name is not None else None
-        return DeletionResult(name=shown, topic_id=topic.topic_id, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return DeletionResult(
+            name=name if is_seen or topic.name is not None else None,
+            topic_id=topic.topic_id,
+            error=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            message=_FORBIDDEN,
+        )
 
     def _created(self, result: TopicResult, context: RequestContext) -> CreateTopicsResponse.Topic:
         if result.error is not ErrorCode.NONE:
@@ -146,7 +159,7 @@ class TopicsHandler:
                 name=result.name, error_code=result.error, error_message=result.message, configs=[]
             )
         answer = CreateTopicsResponse.Topic(name=result.name, topic_id=result.topic_id)
-        if _may(context, Operation.DESCRIBE_CONFIGS, result.name):
+        if context.sees(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
             answer.num_partitions = result.partitions
             answer.replication_factor = result.replication_factor
             entries = describe_topic(result.configs, self._configs.broker_texts())
@@ -155,7 +168,7 @@ class TopicsHandler:
             ]
         else:
             answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            answer.configs = None
+            answer.configs = []
         return answer
 
 

@@ -10,7 +10,7 @@ from broker.coordinators.partitioning import partition_of
 from broker.coordinators.result import ProducerIdAndEpoch
 from broker.coordinators.transaction.requests import BUMPS_EPOCH_SINCE, AddPartitions, EndTransaction
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
-from broker.handlers.transactional_ids import check_transactional_id
+from broker.handlers.transactional_ids import check_not_empty, check_transactional_id
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_rules import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from broker.replication.transaction_marker import TransactionMarker
@@ -82,10 +82,14 @@ class TransactionsHandler:
                 told = (fenced_code(code, context.api_version) for code in codes)
                 context.respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(topics, told)))
 
-            self._add_checked(transactional_id, producer, topics, context, self._add, answer)
+            if context.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+                self._add_checked(transactional_id, producer, topics, context, self._add, answer)
+            else:
+                answer([ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * sum(len(one.partitions) for one in topics))
             return
         if not context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-            raise ClusterAuthorizationFailed(f"{context.session.principal} may not act for the cluster")
+            context.respond(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+            return
         results: dict[int, AddPartitionsToTxnResponse.ResultsByTransaction] = {}
         unsupported: list[str] = []
 
@@ -137,7 +141,7 @@ class TransactionsHandler:
             answer([refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in partitions])
             return
         try:
-            check_transactional_id(transactional_id, context)
+            check_not_empty(transactional_id)
             add(AddPartitions(transactional_id, producer, partitions), answer)
         except Fault as fault:
             answer([fault.code] * len(partitions))
@@ -203,7 +207,10 @@ class TransactionsHandler:
     ) -> WriteTxnMarkersResponse | None:
         """Write markers into partitions of this node. The answer has a code for each partition, and markers of the same
         producer together; if one marker makes no sense, none is written."""
-        if not context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        if not (
+            context.sees(Operation.ALTER, ResourceType.CLUSTER)
+            or context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        ):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not act for the cluster")
         wanted = [
             (marker, TopicPartition(topic.name, index))

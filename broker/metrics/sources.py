@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from broker.request.channel import RequestChannel
     from broker.runtime.clock import Clock
     from broker.runtime.worker_thread import FlusherStats
+    from broker.security.acls.standard_authorizer import StandardAuthorizer
     from broker.security.quotas.usage import QuotaUsage
     from config.broker_settings import BrokerSettings
     from storage.log_manager import LogManager
@@ -55,6 +56,8 @@ class MetricSources:
     """Set before the first page can be asked for."""
     fetch_sessions: "FetchSessions" = field(init=False)
     handlers: "HandlerPool | None" = None
+    authorizer: "StandardAuthorizer | None" = None
+    """None where every client may do everything."""
     loading: "LogLoading | None" = None
     logs: "LogManager | None" = None
     metadata_log: "SingleVoterLog | None" = None

@@ -6,6 +6,7 @@ from typing import Final
 
 from broker.metrics import archive, fetchers, lag, partitions, topics
 from broker.metrics.authentication import Authentication
+from broker.metrics.authorization import Authorization
 from broker.metrics.cleaner import Cleaner
 from broker.metrics.controller import Controller
 from broker.metrics.fetchers import Fetchers
@@ -34,6 +35,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "Requests": Requests.families,
     "The network": Network.families,
     "Clients that authenticate": Authentication.families,
+    "What clients may do": Authorization.families,
     "Certificates": Tls.families,
     "Clients and replicas that have a quota": Quotas.families,
     "Replicas, requests that wait, fetch sessions": Replicas.families,
@@ -78,6 +80,7 @@ def make_pages(sources: MetricSources) -> Pages:
             Requests(sources),
             Network(sources),
             Authentication(sources),
+            Authorization(sources),
             Tls(sources),
             Quotas(sources),
             Replicas(sources, surveyor),

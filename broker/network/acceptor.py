@@ -16,6 +16,7 @@ from broker.runtime.clock import Alarm, Clock
 
 if TYPE_CHECKING:
     from broker.request.gate import Gate
+    from broker.request.permissions import Authorizer
 
 log = logging.getLogger(__name__)
 
@@ -86,9 +87,11 @@ class Acceptor:
         is_for_controllers: bool = False,
         make_gate: "Callable[[], Gate] | None" = None,
         make_transport: MakeTransport | None = None,
+        authorizer: "Authorizer | None" = None,
     ) -> None:
         """``is_for_controllers``: the listener's connections are served the APIs of a controller. ``make_gate``: asks a
-        client of the listener who it is. ``make_transport``: for listeners whose bytes are not plain."""
+        client of the listener who it is. ``make_transport``: for listeners whose bytes are not plain. ``authorizer``
+        knows what clients may do."""
         self.listener = listener
         self.host = host
         """Empty: every address of this machine."""
@@ -107,6 +110,7 @@ class Acceptor:
         self.is_local = True
         """Whether only this machine can connect, once `bind` was called."""
         self._make_gate = make_gate
+        self._authorizer = authorizer
         self._make_transport = make_transport or self._plain_transport
         self._next_processor = 0
         self._socket: socket.socket | None = None
@@ -228,6 +232,7 @@ class Acceptor:
             is_authenticated=gate is None,
             is_on_controller_listener=self.is_for_controllers,
             gate=gate,
+            authorizer=self._authorizer,
         )
 
     def _close_excess(self) -> None:

@@ -21,6 +21,7 @@ from config.listeners import Listener
 
 if TYPE_CHECKING:
     from broker.request.gate import Gate
+    from broker.request.permissions import Authorizer
 
 log = logging.getLogger(__name__)
 
@@ -53,16 +54,18 @@ class SocketServer:
         gates: "Mapping[str, Callable[[], Gate]]" = NO_GATES,
         transports: Mapping[str, MakeTransport] = NO_TRANSPORTS,
         certified: Collection[str] = (),
+        authorizer: "Authorizer | None" = None,
     ) -> None:
         """Nothing is opened yet. ``bind`` makes the listening sockets; ``controller_listeners`` are opened beside those
         for clients. ``gates`` makes the gate of a connection, for listeners that have one, and ``transports`` its
         transport, for listeners that are not plain; ``certified`` has the listeners whose clients have to show a
-        certificate. Raises `UnknownHost`."""
+        certificate. ``authorizer`` knows what clients may do. Raises `UnknownHost`."""
         self._settings = settings
         self._bind = bind
         self._gates = gates
         self._transports = transports
         self._certified = certified
+        self._authorizer = authorizer
         self._controller_listeners = tuple(controller_listeners)
         self._loop = loop
         self._clock = clock
@@ -197,6 +200,7 @@ class SocketServer:
                 bind=self._bind,
                 is_for_controllers=is_for_controllers,
                 make_gate=self._gates.get(listener.name),
+                authorizer=self._authorizer,
                 make_transport=self._transports.get(listener.name),
             )
             for listeners, is_for_controllers in ((settings.listeners, False), (self._controller_listeners, True))

@@ -101,9 +101,44 @@ class RequestContext:
         return self.session.peer
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the session's principal may do this to the resource."""
+        """Whether the session's principal may do this to the resource, which the request is refused without: that is
+        logged then."""
+        permissions = self.session.permissions
+        if permissions is None or permissions.may(operation, resource_type, name):
+            return True
+        kind = self.slot.kind
+        request = "" if kind is None else kind.name
+        permissions.log(operation, resource_type, name, request=request)
+        return False
+
+    def sees(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """The same for what is left out of an answer, or done in another way, without a word."""
         permissions = self.session.permissions
         return permissions is None or permissions.may(operation, resource_type, name)
+
+    def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the session's principal may do this to some resource of the type."""
+        permissions = self.session.permissions
+        return permissions is None or permissions.may_any(operation, resource_type)
+
+    def authorized(self, operations: int, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Those of ``operations`` (`operations_mask`) that the session's principal may do to the resource."""
+        permissions = self.session.permissions
+        if permissions is None:
+            return operations
+        return operations_mask(
+            *(
+                operation
+                for operation in Operation
+                if operations & 1 << operation and permissions.may(operation, resource_type, name)
+            )
+        )
+
+    def authorized_on_cluster(self) -> int:
+        """Those of `CLUSTER_OPERATIONS` that the session's principal may do; none, where it may not see the cluster."""
+        if not self.may(Operation.DESCRIBE, ResourceType.CLUSTER):
+            return 0
+        return self.authorized(CLUSTER_OPERATIONS, ResourceType.CLUSTER)
 
     def respond(self, answer: object) -> None:
         """Fill the slot with ``answer``, encoded in the request's version."""

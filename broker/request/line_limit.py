@@ -4,6 +4,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from broker.request.session import Peer
+from broker.runtime.loggers import DENIALS
 
 if TYPE_CHECKING:
     from broker.runtime.clock import Clock
@@ -27,6 +28,7 @@ _CAUSED_BY_PEERS: Final = (
     "broker.replication.replica_manager",
     "broker.request.faults",
     "broker.security.",
+    DENIALS,
 )
 """Loggers whose lines are caused by a request, by a connection, by another node, or by one of the partitions that
 clients have made. Nobody outside can repeat the lines of other loggers at will."""

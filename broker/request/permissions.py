@@ -19,6 +19,7 @@ class Operation(IntEnum):
     IDEMPOTENT_WRITE = 12
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 class ResourceType(IntEnum):
@@ -35,5 +36,22 @@ class ResourceType(IntEnum):
 class Permissions(Protocol):
     """What one principal may do from one host."""
 
+    @property
+    def generation(self) -> int:
+        """Rises whenever the permissions may have changed."""
+
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the authorizer allows the principal this operation on the resource."""
+
+    def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the authorizer allows the principal this operation on some resource of the type."""
+
+    def log(self, operation: Operation, resource_type: ResourceType, name: str, *, request: str) -> None:
+        """Write down that the principal was not allowed this by a request."""
+
+
+class Authorizer(Protocol):
+    """Knows what each principal may do."""
+
+    def permissions_of(self, principal: str, host: str) -> Permissions:
+        """What a principal may do from a host, now and after each change."""

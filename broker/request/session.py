@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple, Protocol
 
-from broker.request.permissions import Permissions
+from broker.request.permissions import Authorizer, Permissions
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of a connection that no authentication was asked of."""
@@ -46,6 +46,7 @@ class Session:
     """What is known of a connection's client. All requests of the connection share this object."""
 
     __slots__ = (
+        "authorizer",
         "client_id",
         "gate",
         "is_authenticated",
@@ -68,6 +69,7 @@ class Session:
         is_authenticated: bool = True,
         is_on_controller_listener: bool = False,
         gate: SessionGate | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.peer = peer
         self.gate = gate
@@ -78,8 +80,12 @@ class Session:
         """The client is authenticated, and served a broker's APIs: no more is asked of the session at a request."""
         self.principal = principal
         """In Kafka's form: type and name."""
-        self.permissions: Permissions | None = None
-        """What the principal may do; None where there is no authorizer, so that every principal may do all."""
+        self.authorizer = authorizer
+        """None where every principal may do everything."""
+        self.permissions: Permissions | None = (
+            None if authorizer is None else authorizer.permissions_of(principal, peer.host)
+        )
+        """What the principal may do; None where there is no authorizer."""
         self.is_by_token = False
         """The client has shown a delegation token: it may not ask for further ones."""
         self.is_authenticated = is_authenticated
@@ -99,7 +105,8 @@ class Session:
         """
         self.principal = principal
         self.is_by_token = is_by_token
-        self.permissions = None
+        if self.authorizer is not None:
+            self.permissions = self.authorizer.permissions_of(principal, self.peer.host)
         self.is_authenticated = True
         self.is_plain = not self.is_on_controller_listener
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from broker.controller.client import ControllerClient
     from broker.metrics.pages import Pages
     from broker.peers.connector import Connector
+    from broker.security.acls.standard_authorizer import StandardAuthorizer
     from broker.security.tls.listeners import TlsListeners
     from broker.server.authentication import Authentication
 
@@ -98,6 +99,7 @@ class BrokerServer:
         self._channel = RequestChannel(settings.queued_max_requests)
         self.metadata = MetadataCache()
         self._authentication = self._make_authentication()
+        self.authorizer = self._make_authorizer()
         self._tls = self._make_tls()
         try:
             self.socket_server = SocketServer(
@@ -108,6 +110,7 @@ class BrokerServer:
                 bind=bind,
                 controller_listeners=settings.opened_controller_listeners,
                 gates=NO_GATES if self._authentication is None else self._authentication.gates,
+                authorizer=self.authorizer,
                 transports=NO_TRANSPORTS if self._tls is None else self._tls.transports,
                 certified=() if self._tls is None else self._tls.certified,
             )
@@ -277,6 +280,10 @@ class BrokerServer:
 
     async def _serve(self, components: ServerComponents) -> None:
         """Accept and answer requests until a stop is asked for; return when the last answer has been sent."""
+        if self.authorizer is not None:
+            self.authorizer.load(components.metadata.image)
+            self.metric_sources.authorizer = self.authorizer
+            components.publisher.tell_first(self.authorizer)
         controller_listener = components.controller_listener
         handlers = Handlers(
             settings=self._settings,
@@ -301,6 +308,7 @@ class BrokerServer:
             verifier=components.verifier,
             marker_appender=components.marker_appender,
             worker=self.services.housekeeper,
+            has_authorizer=self.authorizer is not None,
             elect=None if controller_listener is None else controller_listener.elect_leaders,
             observers=Observers() if controller_listener is None else controller_listener.observers,
         )
@@ -476,6 +484,15 @@ class BrokerServer:
             )
         except CannotAuthenticate as error:
             raise CannotStart(str(error)) from error
+
+    def _make_authorizer(self) -> "StandardAuthorizer | None":
+        if not self._settings.authorizer_class_name:
+            return None
+        from broker.security.acls.standard_authorizer import StandardAuthorizer
+        from config.authorizer import authorizer_settings
+
+        told = authorizer_settings(self._settings)
+        return StandardAuthorizer(told.super_users, allow_everyone_if_no_acl_found=told.allow_everyone_if_no_acl_found)
 
     def _make_tls(self) -> "TlsListeners | None":
         if not any(listener.has_tls for listener in self._settings.listeners):

@@ -104,6 +104,8 @@ class Handlers:
     marker_appender: MarkerAppender
     worker: WorkerThread
     """Runs what takes long and needs nothing of the loop."""
+    has_authorizer: bool = False
+    """Whether ACLs have an effect."""
     elect: "Elect | None" = None
     """Elects leaders where other brokers can join the cluster of this node."""
     observers: Observers = field(default_factory=Observers)
@@ -310,7 +312,9 @@ class Handlers:
     def acls(self) -> "AclsHandler":
         from broker.handlers.acls import AclsHandler
 
-        return AclsHandler()
+        return AclsHandler(
+            lambda: self.controller, self.metadata_cache, self.worker, has_authorizer=self.has_authorizer
+        )
 
     @cached_property
     def client_quotas(self) -> "ClientQuotasHandler":

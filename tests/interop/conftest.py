@@ -20,7 +20,7 @@ from tests.interop.summary import SUMMARY, Summary
 from tests.support.clients import Client, connect
 
 # What is still to come, by its subject: an entry of what does not apply yet names one of these.
-SUBJECTS = {"ACLs", "SASL", "TLS"}
+SUBJECTS = {"SASL", "TLS"}
 
 FEW_INTERNAL_PARTITIONS = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "2"}
 

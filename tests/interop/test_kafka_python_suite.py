@@ -33,6 +33,8 @@ def broker_as_expected(tmp_path: Path) -> Iterator[BrokerProcess]:
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
         "offsets.topic.num.partitions": "2",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
     }
     process = broker_for_tests(tmp_path, settings=settings, port=port)
     process.start()

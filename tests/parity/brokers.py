@@ -7,11 +7,11 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dev.apache_kafka import ApacheKafka
+from dev.apache_kafka import OPEN_CONTROLLER_ABOVE, SASL_ABOVE, ApacheKafka
 from dev.broker_process import BrokerProcess, port_below_client_ports
 from tests.parity.exchange import Answered, Exchange
 from tests.parity.normalised import Normaliser
@@ -51,7 +51,34 @@ class Run(NamedTuple):
 
 def ask_ours(script: str) -> Run:
     """Run a script against a fresh broker of ours."""
-    return _run(script, lambda directory, settings: HeldTimeBroker(directory, settings=settings))
+    users: Mapping[str, str] = getattr(_module(script), "USERS", {})
+
+    def make(directory: Path, settings: dict[str, str]) -> BrokerProcess:
+        if not users:
+            return HeldTimeBroker(directory, settings=settings)
+        port = port_below_client_ports()
+        return HeldTimeBroker(directory, settings={**settings, **_with_users(users, port)}, port=port)
+
+    return _run(script, make)
+
+
+def _with_users(users: Mapping[str, str], port: int) -> dict[str, str]:
+    """The listeners of `ApacheKafka.users`."""
+    known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    of_clients = f"PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{port + SASL_ABOVE}"
+    return {
+        "process.roles": "broker,controller",
+        "listeners": f"{of_clients},OPEN://127.0.0.1:{port + OPEN_CONTROLLER_ABOVE}",
+        "advertised.listeners": of_clients,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,OPEN:PLAINTEXT",
+        "controller.listener.names": "OPEN",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{port + OPEN_CONTROLLER_ABOVE}",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {known};"
+        ),
+    }
 
 
 def ask_kafka(script: str, libraries: str) -> Run:
@@ -62,6 +89,7 @@ def ask_kafka(script: str, libraries: str) -> Run:
         node = ApacheKafka(directory, settings=settings, port=port, libraries=libraries)
         node.heap = "512M"
         node.features = getattr(_module(script), "FEATURES", {})
+        node.users = getattr(_module(script), "USERS", {})
         node.quick_start = True
         return node
 

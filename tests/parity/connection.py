@@ -28,9 +28,11 @@ class Asked:
 class Connection:
     """ServerComponents by the first bytes to be sent, and by the next ones after it ended."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, from_address: str | None = None) -> None:
+        """``from_address``: the address that the broker sees the client under."""
         self.correlation_id = 0
         self._port = port
+        self._source = None if from_address is None else (from_address, 0)
         self._socket: socket.socket | None = None
 
     def encode(self, request: Any, version: int, client_id: str | None) -> bytes:
@@ -41,7 +43,7 @@ class Connection:
     def send(self, data: bytes) -> None:
         """Send bytes as they are. Raises `Closed`."""
         if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self._port))
+            self._socket = socket.create_connection(("127.0.0.1", self._port), source_address=self._source)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._socket.sendall(data)

@@ -237,18 +237,24 @@ class Exchange:
         self.wait_until(offsets, 7, lambda answer: all(not found.error_code for found in answer.topics[0].partitions))
 
     def wait_until(
-        self, request: Any, version: int, condition: Callable[[Any], bool], *, patience_s: float = PATIENCE_S
+        self,
+        request: Any,
+        version: int,
+        condition: Callable[[Any], bool],
+        *,
+        patience_s: float = PATIENCE_S,
+        over: Connection | None = None,
     ) -> None:
         """Ask until the answer meets a condition. Raises `AssertionError` when patience is at an end."""
         patience_s = self._at_least(patience_s)
         deadline = time.monotonic() + patience_s
-        while not condition(answer := self.ask(None, request, version)):
+        while not condition(answer := self.ask(None, request, version, over=over)):
             if time.monotonic() > deadline:
                 raise AssertionError(f"after {patience_s} s the answer is still {answer}")
 
-    def connect(self) -> Connection:
-        """A further connection to the broker."""
-        self._connections.append(Connection(self.broker.port))
+    def connect(self, port: int | None = None, *, from_address: str | None = None) -> Connection:
+        """A further connection to the broker, or to another of its listeners."""
+        self._connections.append(Connection(port or self.broker.port, from_address=from_address))
         return self._connections[-1]
 
     def hold_time(self) -> None:

@@ -27,12 +27,17 @@ class Normaliser:
     def normalise(self, outcome: Any, moment: Moment) -> Any:
         """An outcome with names in the place of what differs by nature."""
         for phase in (True, False):  # lists are put in order before anything in them is named
-            outcome = self._walk(outcome, "", moment, [rule for rule in RULES if rule.orders is phase])
+            rules = [
+                rule
+                for rule in RULES
+                if rule.orders is phase and matches(moment.script, rule.script) and matches(moment.api, rule.api)
+            ]
+            outcome = self._walk(outcome, "", moment, rules)
         return outcome
 
     def _walk(self, value: Any, path: str, moment: Moment, rules: list[Rule]) -> Any:
         for rule in rules:
-            if matches(moment.script, rule.script) and matches(moment.api, rule.api) and matches(path, rule.path):
+            if matches(path, rule.path):
                 replaced = rule.replace(value, moment, self.names)
                 if rule.orders:
                     self.used[rule] += 1  # Kafka's order is by chance, though ours may be sorted already

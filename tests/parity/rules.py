@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dev.apache_kafka import OPEN_CONTROLLER_ABOVE, SASL_ABOVE
 from protocol.api_keys import ApiKey
 from tests.parity.error_messages import SOME_TEXT, words
 
@@ -121,6 +122,11 @@ def _recent(value: Any, moment: Moment, names: Names) -> Any:
     return "<now>" if isinstance(value, int) and value >= moment.sent_ms - 3_600_000 else value
 
 
+def _future(value: Any, moment: Moment, names: Names) -> Any:
+    """A time since the script began, or later."""
+    return "<time>" if isinstance(value, int) and value >= moment.sent_ms - 3_600_000 else value
+
+
 def _producer(value: Any, moment: Moment, names: Names) -> Any:
     is_id = isinstance(value, int) and value >= 0
     return names.of(("producer", value), f"producer of {moment.step}") if is_id else value
@@ -206,7 +212,13 @@ def _address(value: Any, moment: Moment, names: Names) -> Any:
 def _port(value: Any, moment: Moment, names: Names) -> Any:
     if not isinstance(value, int):
         return value
-    return {moment.port: "<port>", moment.port + 1: "<controller port>"}.get(value, value)
+    ports = {
+        moment.port: "<port>",
+        moment.port + 1: "<controller port>",
+        moment.port + SASL_ABOVE: "<port with SASL>",
+        moment.port + OPEN_CONTROLLER_ABOVE: "<open controller port>",
+    }
+    return ports.get(value, value)
 
 
 def _at_least_zero(value: Any, moment: Moment, names: Names) -> Any:
@@ -289,6 +301,74 @@ RULES: Final[tuple[Rule, ...]] = (
         path="throttle_time_ms",
         replace=_to_100_s,
         reason="The broker's clock goes on between two requests of a throttled client.",
+    ),
+    Rule(
+        api="DESCRIBE_ACLS",
+        path="resources",
+        replace=_by("resource_type", "pattern_type", "resource_name"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
+        api="DESCRIBE_ACLS",
+        path="resources*.acls",
+        replace=_by("principal", "host", "operation", "permission_type"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
+        api="DELETE_ACLS",
+        path="filter_results[].matching_acls",
+        replace=_by(
+            "resource_type", "pattern_type", "resource_name", "principal", "host", "operation", "permission_type"
+        ),
+        orders=True,
+        reason="A hash map's order.",
+    ),
+    Rule(
+        script="authorization",
+        path="*error_message",
+        replace=_text,
+        reason="Kafka's words for most refusals are those of a program's inner state.",
+    ),
+    Rule(
+        script="authorization",
+        path="*producer_id",
+        replace=_producer,
+        reason="Which producer ids are given is the broker's affair.",
+    ),
+    *(
+        Rule(script="authorization", api="*_DELEGATION_TOKEN", path=path, replace=replace, reason=reason)
+        for path, replace, reason in (
+            ("*token_id", _named("token"), "Ids are random."),
+            ("*hmac", _text, "The secret follows from the id."),
+            ("*timestamp*", _future, "The broker's clock."),
+        )
+    ),
+    *(
+        Rule(
+            script="authorization",
+            api=api,
+            path=path,
+            replace=_by(*fields),
+            orders=True,
+            reason="Kafka answers what it refuses first or last, or in the order of a hash map.",
+        )
+        for api, path, fields in (
+            ("PRODUCE", "responses", ("name", "topic_id")),
+            ("DESCRIBE_TOPIC_PARTITIONS", "topics", ("name",)),
+            ("CREATE_TOPICS", "topics", ("name",)),
+            ("DESCRIBE_CONFIGS", "results", ("resource_type", "resource_name")),
+            ("ELECT_LEADERS", "replica_election_results", ("topic",)),
+        )
+    ),
+    Rule(
+        script="authorization",
+        api="DESCRIBE_DELEGATION_TOKEN",
+        path="tokens",
+        replace=_sorted_by("issue_timestamp"),
+        orders=True,
+        reason="A hash map's order.",
     ),
     Rule(
         path="*error_message",
@@ -470,7 +550,7 @@ RULES: Final[tuple[Rule, ...]] = (
         orders=True,
         reason="A hash map's order.",
     ),
-    Rule(api="CREATE_TOPICS", path="topics[].configs", replace=_by("name"), orders=True, reason="Read by name."),
+    Rule(api="CREATE_TOPICS", path="topics*.configs", replace=_by("name"), orders=True, reason="Read by name."),
     Rule(
         api="ADD_PARTITIONS_TO_TXN",
         path="*results_by_partition",

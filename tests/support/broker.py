@@ -190,16 +190,16 @@ class InProcessBroker:
         if self._beside is None:
             self._runner.close()
 
-    def connect(self, listener: str = "PLAINTEXT", processor: int = 0) -> Client:
-        """Open a connection, as if it came in through ``listener``, at the processor with this index."""
+    def connect(self, listener: str = "PLAINTEXT", processor: int = 0, host: str = "127.0.0.1") -> Client:
+        """Open a connection, as if it came in through ``listener`` from ``host``, at the processor with this index."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
         acceptors = {one.listener: one for one in self.server.socket_server.acceptors}
         if listener in acceptors:
-            session = acceptors[listener].session_of("127.0.0.1", len(self._clients) + 1)
+            session = acceptors[listener].session_of(host, len(self._clients) + 1)
         else:
-            session = Session(Peer(host="127.0.0.1", port=len(self._clients) + 1, listener=listener))
+            session = Session(Peer(host=host, port=len(self._clients) + 1, listener=listener))
 
         async def adopt() -> Connection:
             return self.server.socket_server.processors[processor].adopt(PlaintextTransport(theirs), session)

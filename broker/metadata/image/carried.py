@@ -4,7 +4,7 @@ ACLs, SCRAM credentials, client quotas and delegation tokens are kept by what a 
 Records of a type that is not known here are kept in the order in which they came.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -34,39 +34,52 @@ class KeyedImage:
 class KeyedDelta:
     """The changes of one subject."""
 
-    __slots__ = ("_changed", "_image")
+    __slots__ = ("_changed", "_image", "_touched")
 
     def __init__(self, image: KeyedImage) -> None:
         self._image = image
         self._changed: dict[Hashable, Record] | None = None
         """All records by key; None as long as none has changed."""
+        self._touched: Collection[Hashable] = ()
+        """The keys whose records may have changed."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has changed."""
-        return self._changed is None
+        """Whether no record has changed."""
+        return next(self.changes(), None) is None
 
     def put(self, key: Hashable, record: Record) -> None:
         """Set the record of ``key``."""
-        changed = self._edit()
+        changed = self._edit(key)
         changed.pop(key, None)  # so that it comes behind all others
         changed[key] = record
 
     def remove(self, key: Hashable) -> None:
         """Remove the record of ``key``."""
-        self._edit().pop(key, None)
+        self._edit(key).pop(key, None)
 
     def replace(self, image: KeyedImage) -> None:
         """All records as ``image`` has them."""
-        self._changed = None if image.by_key == self._image.by_key else dict(image.by_key)
+        self._changed = dict(image.by_key)
+        self._touched = self._image.by_key.keys() | self._changed.keys()
+
+    def changes(self) -> Iterator[tuple[Record | None, Record | None]]:
+        """Each record that has changed, as it was and as it is now; None stands for no record."""
+        before, after = self._image.by_key, self._changed or {}
+        for key in self._touched:
+            if before.get(key) != after.get(key):
+                yield before.get(key), after.get(key)
 
     def apply(self) -> KeyedImage:
         """The next image."""
         return self._image if self._changed is None else KeyedImage(self._changed)
 
-    def _edit(self) -> dict[Hashable, Record]:
+    def _edit(self, key: Hashable) -> dict[Hashable, Record]:
         if self._changed is None:
             self._changed = dict(self._image.by_key)
+        if not isinstance(self._touched, dict):
+            self._touched = dict.fromkeys(self._touched)
+        self._touched[key] = None
         return self._changed
 
 

@@ -261,7 +261,7 @@ def test_the_value_of_an_unknown_variable_is_not_repeated() -> None:
             {"KAFKA_SSL_KEYSTORE_FILENAME": "k.jks"},
             "KAFKA_SSL_KEYSTORE_FILENAME is set, and names no setting of TLS that exists; expected",
         ),
-        ({"KAFKA_AUTHORIZER_CLASS_NAME": "Acls"}, "authorizer.class.name is 'Acls', but there is no authorizer here"),
+        ({"KAFKA_AUTHORIZER_CLASS_NAME": "Acls"}, "authorizer.class.name is 'Acls', expected org.apache.kafka"),
         ({"KAFKA_CREATE_TOPICS": "orders:many:1"}, "ottla.topics.at.start is 'orders:many', expected a whole number"),
     ],
 )

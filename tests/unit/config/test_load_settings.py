@@ -380,8 +380,8 @@ def test_every_default_is_among_the_values_allowed() -> None:
         (
             "authorizer.class.name",
             "x.Y",
-            "authorizer.class.name is 'x.Y', but there is no authorizer here yet: every client could do what it "
-            "would forbid",
+            "authorizer.class.name is 'x.Y', expected org.apache.kafka.metadata.authorizer.StandardAuthorizer, or "
+            "nothing",
         ),
         (
             "config.providers",

@@ -207,7 +207,7 @@ def test_who_may_not_see_the_cluster_sees_the_groups_that_he_may(
     for group_id in ("his", "hers"):
         commit(broker, group_id)
     monkeypatch.setattr(
-        RequestContext, "may", lambda _, __, kind, name="": kind is ResourceType.GROUP and name == "his"
+        RequestContext, "sees", lambda _, __, kind, name="": kind is ResourceType.GROUP and name == "his"
     )
     assert [group_id for group_id, *_ in listed(broker, version)] == ["his"]
 

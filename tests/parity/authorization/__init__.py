@@ -1,0 +1,1 @@
+"""What each API asks of an authorizer, as requests and the operations that each of them needs."""
