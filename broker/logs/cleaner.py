@@ -7,6 +7,7 @@ and looks again after ``log.cleaner.backoff.ms``.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -55,8 +56,10 @@ class LogCleaner:
         removals: LogRemovals,
         checkpoint_writer: WorkerThread,
         settings: BrokerSettings,
+        interval: Callable[[int], int],
     ) -> None:
-        """``checkpoint_writer`` is the thread that writes all checkpoints."""
+        """``checkpoint_writer`` is the thread that writes all checkpoints; ``interval`` is `Scheduler.interval`."""
+        self._interval = interval
         self._make_worker = make_worker
         self._clock = clock
         self._logs = logs
@@ -121,7 +124,7 @@ class LogCleaner:
                         await process.end()
                 else:
                     await process.end()
-                    await self._pause(self._settings.log_cleaner_backoff_ms)
+                    await self._pause(self._interval(self._settings.log_cleaner_backoff_ms))
                     self._postponed.clear()
         finally:
             self.stats.last_rounds.pop(number, None)

@@ -410,6 +410,7 @@ class Startup:
             removals=removals,
             checkpoint_writer=services.housekeeper,
             settings=settings,
+            interval=services.scheduler.interval,
         )
         return cleaner
 
