@@ -25,7 +25,7 @@ _THREADS: Final = (
 )
 _CLEANER_THREADS: Final = "log.cleaner.threads"
 _CLEANER_BUFFER: Final = "log.cleaner.dedupe.buffer.size"
-_OF_A_LISTENER_ONLY: Final = frozenset(
+OF_A_LISTENER_ONLY: Final = frozenset(
     f"ssl.{name}"
     for name in (
         *("key.password", "keystore.certificate.chain", "keystore.key", "keystore.location", "keystore.password"),
@@ -72,7 +72,7 @@ def _check_names(texts: Mapping[str, str]) -> None:
     fixed = [key for key in texts if (key in BROKER_SETTINGS or broker_definition(key)) and not is_dynamic(key)]
     if fixed:
         raise SettingsError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-    of_a_listener = [key for key in texts if key in _OF_A_LISTENER_ONLY]
+    of_a_listener = [key for key in texts if key in OF_A_LISTENER_ONLY]
     if of_a_listener:
         raise SettingsError(
             "These security configs can be dynamically updated only per-listener using the listener prefix: "

@@ -20,7 +20,7 @@ from config.definitions import nearest_name
 from config.errors import SettingsError
 from config.listen_address import METRICS_LISTENER, ListenAddress
 from config.parse import LoadedSettings, combine_settings, is_setting
-from config.refusals import is_sasl_key, is_security_key, removed_sentence, security_sentence
+from config.refusals import is_sasl_key, is_security_key, removed_sentence
 from config.topics_at_start import KEY as TOPICS_AT_START
 
 MOUNTED_FILE: Final = "/mnt/shared/config/server.properties"
@@ -128,7 +128,10 @@ def _passed_over(variable: str, key: str) -> str:
     if is_sasl_key(key):
         raise SettingsError(f"{variable} is set, and names no setting of SASL that exists")
     if is_security_key(key):
-        raise SettingsError(security_sentence(variable))
+        raise SettingsError(
+            f"{variable} is set, and names no setting of TLS that exists; expected KAFKA_SSL_KEYSTORE_LOCATION, "
+            "KAFKA_SSL_KEYSTORE_PASSWORD and the like"
+        )
     nearest = nearest_name(key, BROKER_SETTINGS)
     hint = f"; did you mean {_variable(nearest)}?" if nearest else ""
     return f"{variable} is ignored: it names no setting{hint}"

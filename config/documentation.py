@@ -53,7 +53,8 @@ kafka-configs --bootstrap-server localhost:9092 --alter \\
 - Numbers of threads are at most doubled or halved in one step, as in Kafka. Fewer `num.network.threads` close the
   connections of those that go once their requests are answered.
 - `listener.name.<name>.max.connections` and `listener.name.<name>.max.connection.creation.rate` can be changed too.
-- Kafka can also change `listeners`, `listener.security.protocol.map`, TLS and SASL while it runs; here the change is
+- Keys, certificates and truststores of a listener can be changed ([security.md](security.md#new-certificates)).
+- Kafka can also change `listeners` and `listener.security.protocol.map` while it runs; here the change is
   refused, as are Java classes and `config.providers`. A value that an adopted directory brings and that is invalid
   here is ignored with a line in the log.
 - `cordoned.log.dirs` can be changed from metadata.version 30 (4.3-IV0) on, as in Kafka. In the file it counts with
@@ -94,8 +95,8 @@ _REFUSED: Final = """\
 
 The broker does not start with a setting that promises what it would not keep:
 
-- listeners that `listener.security.protocol.map` maps to `SSL` or `SASL_SSL`, and any `ssl.*` setting that says
-  something other than Kafka's default (a secured listener of the controller is not opened, so its settings pass);
+- TLS that [security.md](security.md) does not have: JKS files, classes of Java, versions before TLS 1.2; keys and
+  certificates that cannot be used (a secured listener of the controller is not opened, so its settings pass);
 - SASL that [security.md](security.md) does not have: other mechanisms, Java classes, `security.inter.broker.protocol`
   other than `PLAINTEXT`;
 - `authorizer.class.name`, `config.providers`, `remote.log.storage.system.enable=true`;

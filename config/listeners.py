@@ -17,8 +17,6 @@ _LISTENER: Final = r"([^:/]+)://(?:\[([0-9a-zA-Z:.%_-]*)\]|([0-9a-zA-Z.%_-]*)):0
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DEFAULT_SECURITY_PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 _EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
-OPENED_PROTOCOLS: Final = frozenset({"PLAINTEXT", "SASL_PLAINTEXT"})
-"""The security protocols of listeners that this broker opens for clients."""
 HIGHEST_PORT: Final = 65535
 
 
@@ -42,6 +40,11 @@ class Listener(NamedTuple):
     def has_sasl(self) -> bool:
         """Whether clients of the listener authenticate by SASL."""
         return self.security_protocol.startswith("SASL_")
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the connections of the listener are encrypted."""
+        return self.security_protocol.endswith("SSL")
 
     @property
     def binds_every_interface(self) -> bool:

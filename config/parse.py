@@ -15,7 +15,6 @@ from config.dynamic import LISTENER_LIMITS, LISTENER_PREFIX
 from config.errors import InvalidConfig, SettingsError, UnknownConfig
 from config.listeners import (
     DEFAULT_SECURITY_PROTOCOL_MAP,
-    OPENED_PROTOCOLS,
     Listener,
     advertise,
     check_ports_differ,
@@ -31,8 +30,6 @@ from config.refusals import (
     is_security_key,
     refused_sentence,
     removed_sentence,
-    secure_listener_sentence,
-    security_sentence,
 )
 from config.similar import most_similar
 from config.values import ConfigType, parse_value, read_value, trimmed
@@ -179,6 +176,11 @@ class _Loading:
 
             check_sasl(settings)
             self._without_effect = [key for key in self._without_effect if not has_effect(key, settings)]
+        if any(listener.has_tls for listener in listeners):
+            from config.tls import check_tls  # most starts have no TLS
+
+            check_tls(settings)
+            self._without_effect = [key for key in self._without_effect if not self._is_of_tls(key)]
         return LoadedSettings(settings, self._notices + self._last_notices(controller_listeners))
 
     def _parsed(self, key: str) -> Any:
@@ -204,20 +206,13 @@ class _Loading:
             definition = broker_definition(key)
             if definition is None:
                 raise self._unknown(key, key)
-            if is_sasl_key(key):
+            if is_security_key(key):
                 check_security_value(key, definition, text)
-            elif is_security_key(key):
-                self._refuse_security(key, definition.default)
             else:
                 parse_value(key, definition.type, definition.allowed, text)
             if refused := refused_sentence(key, trimmed(text)):
                 raise SettingsError(refused)
         self._without_effect.append(key)
-
-    def _refuse_security(self, key: str, default: str | None) -> None:
-        """Refuse a setting of TLS or SASL unless it is empty or has its default."""
-        if trimmed(self._texts[key]) not in ("", default):
-            raise SettingsError(security_sentence(key))
 
     def _unknown(self, key: str, name: str) -> UnknownConfig:
         """The error for a key that does not exist; ``name`` is the key without a listener's prefix."""
@@ -228,7 +223,8 @@ class _Loading:
         else:
             nearest = nearest_name(name, BROKER_SETTINGS)
         meant = broker_definition(nearest) if nearest else None
-        text = "(hidden)" if meant is not None and meant.is_sensitive else self._texts[key]
+        is_secret = is_security_key(name) or (meant is not None and meant.is_sensitive)
+        text = "(hidden)" if is_secret else self._texts[key]
         return UnknownConfig(key, text, prefix + nearest if nearest else None)
 
     # Listeners
@@ -245,9 +241,6 @@ class _Loading:
         opened = tuple(listener for listener in listeners if listener.name not in self._controller_names)
         if not opened:
             raise InvalidConfig("listeners", text, "one that is not named in controller.listener.names, for clients")
-        for listener in opened:
-            if listener.security_protocol not in OPENED_PROTOCOLS:
-                raise SettingsError(secure_listener_sentence(str(listener), listener.security_protocol))
         of_controller = tuple(listener for listener in listeners if listener not in opened)
         if of_controller and self._is_member:
             raise InvalidConfig(
@@ -295,8 +288,16 @@ class _Loading:
         return tuple(listener._replace(**limits[listener.name]) for listener in listeners)
 
     def _secures(self, name: str, setting: str) -> bool:
-        """Whether a setting of one listener is one of SASL, and clients of the listener authenticate by it."""
-        return is_sasl_key(setting) and self._protocols.get(name.upper(), "").startswith("SASL_")
+        """Whether a setting of one listener is one of SASL or TLS, and the listener has what the setting is of."""
+        protocol = self._protocols.get(name.upper(), "")
+        if is_sasl_key(setting):
+            return protocol.startswith("SASL_")
+        return protocol.endswith("SSL") and self._is_of_tls(setting)
+
+    def _is_of_tls(self, setting: str) -> bool:
+        from config.tls import has_effect  # most starts have no TLS
+
+        return has_effect(setting)
 
     def _check_listener_key(self, key: str, name: str, setting: str) -> None:
         known = {*self._protocols, *self._controller_names}
@@ -310,9 +311,8 @@ class _Loading:
             if of_mechanism is None:
                 raise UnknownConfig(key, "(hidden)", None)
             check_security_value(key, of_mechanism, self._texts[key])
-        elif is_security_key(setting):
-            if name.upper() not in self._controller_names:
-                self._refuse_security(key, definition.default if definition else None)
+        elif is_security_key(setting) and definition is not None:
+            check_security_value(key, definition, self._texts[key])
         elif definition is None:
             raise self._unknown(key, setting)
         else:

@@ -6,8 +6,6 @@ from typing import Final
 from config.definitions import Definition
 from config.values import parse_value
 
-_NO_TLS: Final = "TLS does not exist here yet, and a listener that was meant to be secured is not opened without it"
-
 _MAX_REAUTH: Final = ".connections.max.reauth.ms"
 """Ends the name of a setting that is one of SASL, though its name does not say so."""
 
@@ -63,23 +61,13 @@ def is_sasl_key(key: str) -> bool:
 
 
 def check_security_value(key: str, definition: Definition, text: str) -> None:
-    """Check the value of a setting of SASL; a secret is not looked at, since the sentence would repeat it.
+    """Check the value of a setting of TLS or SASL; a secret is not looked at, since the sentence would repeat it.
 
     Raises:
         InvalidConfig: The text is not of the setting's type, or the value is not allowed.
     """
     if not definition.is_sensitive:
         parse_value(key, definition.type, definition.allowed, text)
-
-
-def security_sentence(key: str) -> str:
-    """Why a setting of TLS is refused; its value may be a secret and is not repeated."""
-    return f"{key} is set, but {_NO_TLS}"
-
-
-def secure_listener_sentence(listener: str, protocol: str) -> str:
-    """Why a listener that is mapped to TLS is refused."""
-    return f"listeners has {listener}, which speaks {protocol}, but {_NO_TLS}; expected PLAINTEXT or SASL_PLAINTEXT"
 
 
 def refused_sentence(key: str, text: str) -> str | None:

@@ -18,6 +18,7 @@ _COMMANDS = {
     "verify": "broker.tools.verify",
     "health": "broker.tools.health",
     "cluster": "broker.tools.cluster",
+    "cert": "broker.tools.cert",
     "pipeline": "pipeline.__main__",
 }
 """The module of each command. It has a function `main`, which takes the arguments behind the command and returns the

@@ -149,7 +149,11 @@ class ConfigPlanner:
         except InvalidConfig as error:
             return AlterationResult(ErrorCode.INVALID_CONFIG, error.answer)
         changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-        self._add_records(wanted.resource, changed, after)
+        again: list[str] = []
+        if wanted.resource.type == ConfigResource.BROKER:
+            # A value that stays has the broker read the file again that it names, as in Kafka (KAFKA-14136).
+            again = [key for key in after if key in wanted.named(before) and key not in changed]
+        self._add_records(wanted.resource, [*changed, *again], after)
         return AlterationResult(changed=changed)
 
     def _check_name(self, resource: Resource) -> None:

@@ -26,6 +26,7 @@ from broker.request.faults import (
     TopicAuthorizationFailed,
 )
 from broker.runtime import loggers
+from config.errors import InvalidConfig, SettingsError
 from config.resources import ConfigResource
 from protocol.messages.configs import (
     AlterConfigsRequest,
@@ -117,6 +118,7 @@ class AlterConfigsHandler:
                 _check_allowed(one.resource, context)
                 if one.resource.type == ConfigResource.BROKER and one.resource.name != EVERY_BROKER:
                     self._check_broker(one.resource.name)
+                    self._check_files(one)
                 if one.resource.type == ConfigResource.BROKER_LOGGER and isinstance(one, Alteration):
                     self._alter_loggers(one, validate_only=validate_only)
                 else:
@@ -132,6 +134,19 @@ class AlterConfigsHandler:
         self._alter_in_controller(
             [one for _, one in for_controller], context, validate_only=validate_only, then=altered
         )
+
+    def _check_files(self, wanted: Alteration | Replacement) -> None:
+        """Refuse keys and certificates that this broker could not use. Raises a `Fault`."""
+        if self._configs.check_files is None:
+            return
+        try:
+            after = wanted.applied_to(self._configs.own(ConfigResource.BROKER, wanted.resource.name))
+        except InvalidConfig:
+            return  # the controller refuses the change
+        try:
+            self._configs.check_files(after)
+        except SettingsError as error:
+            raise InvalidRequest(error.answer) from None
 
     def _check_broker(self, name: str) -> None:
         """Refuse another broker's configs: that broker knows whether it can have them."""

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from broker.metadata.cache import ImageSource
 from broker.request.faults import InvalidRequest
@@ -21,7 +21,7 @@ EVERY_BROKER = ""
 class ConfigView:
     """The effective settings according to the current image."""
 
-    __slots__ = ("_in_force", "_log_defaults", "_said", "_source", "static_settings")
+    __slots__ = ("_in_force", "_log_defaults", "_said", "_source", "check_files", "static_settings")
 
     def __init__(self, source: ImageSource, settings: BrokerSettings) -> None:
         self._source = source
@@ -30,6 +30,8 @@ class ConfigView:
         self._said: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._in_force = DynamicSettings(settings, {})
         self._log_defaults = settings.log_defaults()
+        self.check_files: Callable[[Mapping[str, str]], None] | None = None
+        """Tries the files that dynamic texts of this broker name; raises `SettingsError`. None: none name files."""
 
     def dynamic_settings(self) -> DynamicSettings:
         """The broker's settings with its dynamic configs, and the dynamic configs that are passed over."""

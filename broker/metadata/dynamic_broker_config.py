@@ -26,6 +26,9 @@ class DynamicBrokerConfig:
         self._subscribers: list[Reconfigure] = []
         self._passed_over: Mapping[str, SettingsError] = {}
         self.settings = configs.static_settings
+        self.read_files: Callable[[Mapping[str, str]], None] | None = None
+        """Called with this broker's dynamic texts whenever they were set, though it be to what they were before: the
+        files that they name may have changed."""
         self._take()
 
     def subscribe(self, reconfigure: Reconfigure) -> None:
@@ -35,7 +38,11 @@ class DynamicBrokerConfig:
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply a metadata change: if broker settings have changed, call the subscribers."""
-        if any(resource_type == ConfigResource.BROKER for resource_type, _ in delta.configs.changed) and self._take():
+        if not any(resource_type == ConfigResource.BROKER for resource_type, _ in delta.configs.changed):
+            return
+        if self.read_files is not None:
+            self.read_files(self._configs.broker_texts().dynamic_broker)
+        if self._take():
             for reconfigure in self._subscribers:
                 reconfigure(self.settings)
 

@@ -1,6 +1,6 @@
 """The parts of the broker whose figures the metrics read; the broker server fills them in while it starts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -68,6 +68,8 @@ class MetricSources:
     log_cleaner: "LogCleaner | None" = None
     replica_moves: "ReplicaMoves | None" = None
     retention_hold: "RetentionHold | None" = None
+    certificate_expiry_s: "Callable[[], Mapping[str, float]] | None" = None
+    """Gives when the certificate of each listener expires, as Unix time; None where no listener has TLS."""
     on_period: list[Callable[[], None]] = field(default_factory=list)
     """Called whenever a period is over."""
 

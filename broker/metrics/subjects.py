@@ -24,6 +24,7 @@ from broker.metrics.series import Family
 from broker.metrics.server import Server
 from broker.metrics.sources import MetricSources
 from broker.metrics.survey import Surveyor
+from broker.metrics.tls import Tls
 from broker.metrics.transactions import Transactions
 
 FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
@@ -32,6 +33,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "Requests": Requests.families,
     "The network": Network.families,
     "Clients that authenticate": Authentication.families,
+    "Certificates": Tls.families,
     "Replicas, requests that wait, fetch sessions": Replicas.families,
     "Followers: replicas that this node fetches from other brokers": (*Fetchers.families, *fetchers.LAG_FAMILIES),
     "Topics": topics.FAMILIES,
@@ -74,6 +76,7 @@ def make_pages(sources: MetricSources) -> Pages:
             Requests(sources),
             Network(sources),
             Authentication(sources),
+            Tls(sources),
             Replicas(sources, surveyor),
             Fetchers(sources),
             Groups(sources, groups),

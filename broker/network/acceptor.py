@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.processor import Processor
 from broker.network.socket_options import SocketOptions, bound_socket, is_loopback, leave_unpaced, plain_address
-from broker.network.transport import PlaintextTransport, SendfileRefusals
+from broker.network.transport import PlaintextTransport, SendfileRefusals, Transport
 from broker.request.session import Peer, Session
 from broker.runtime.clock import Alarm, Clock
 
@@ -37,6 +37,9 @@ descriptor, no memory, a sandbox that forbids the call) the listener would be ac
 
 Bind = Callable[[str, int, SocketOptions], socket.socket]
 """Makes a socket that has this host and port, and does not listen yet. Raises `OSError`."""
+
+MakeTransport = Callable[[socket.socket], Transport]
+"""Makes the transport of a connection that was accepted. Raises `OSError`."""
 
 
 class CannotListen(Exception):
@@ -79,9 +82,10 @@ class Acceptor:
         bind: Bind = bound_socket,
         is_for_controllers: bool = False,
         make_gate: "Callable[[], Gate] | None" = None,
+        make_transport: MakeTransport | None = None,
     ) -> None:
         """``is_for_controllers``: the listener's connections are served the APIs of a controller. ``make_gate``: asks a
-        client of the listener who it is."""
+        client of the listener who it is. ``make_transport``: for listeners whose bytes are not plain."""
         self.listener = listener
         self.host = host
         """Empty: every address of this machine."""
@@ -100,6 +104,7 @@ class Acceptor:
         self.is_local = True
         """Whether only this machine can connect, once `bind` was called."""
         self._make_gate = make_gate
+        self._make_transport = make_transport or self._plain_transport
         self._next_processor = 0
         self._socket: socket.socket | None = None
         self._system_control: bytes | None = None
@@ -184,19 +189,23 @@ class Acceptor:
         # There may be fewer processors than at the last time.
         processor = self._processors[self._next_processor % len(self._processors)]
         self._next_processor = (self._next_processor + 1) % len(self._processors)
+        transport: Transport | None = None
         try:
             self._options.prepare_connection(accepted, host, self._system_control)
-            processor.adopt(
-                PlaintextTransport(accepted, self._refusals),
-                self.session_of(host, port),
-            )
+            transport = self._make_transport(accepted)
+            processor.adopt(transport, self.session_of(host, port))
         except OSError as error:
             log.debug("Lost %s:%d before its first request: %s", host, port, error)
+            if transport is not None:
+                transport.close()
             accepted.close()
             self._limits.closed(self.listener, host)
             return
         self.stats.accepted += 1
         self._close_excess()
+
+    def _plain_transport(self, accepted: socket.socket) -> Transport:
+        return PlaintextTransport(accepted, self._refusals)
 
     def session_of(self, host: str, port: int) -> Session:
         """The session of a new connection from this address."""

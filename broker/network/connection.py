@@ -11,7 +11,7 @@ from broker.network.processor_state import ProcessorState
 from broker.network.receive_buffer import WHOLE_FROM, ReceiveBuffer, cut_copies
 from broker.network.send_buffer import RegionCutShort, SendOutcome
 from broker.network.send_turns import Sender
-from broker.network.transport import Handshake, Transport
+from broker.network.transport import Handshake, HandshakeFailed, PeerViolation, Transport
 from broker.request.gate import gate_of
 from broker.request.response import NO_FRAME, RequestStream, ResponseSlot
 from broker.request.session import Session
@@ -37,10 +37,12 @@ class Connection(Sender):
         "_closed",
         "_descriptor",
         "_detached",
+        "_handshake_alarm",
         "_is_blocked",
         "_is_reading",
         "_is_touched",
         "_most_bytes",
+        "_pending",
         "_receive",
         "_requests",
         "_slots",
@@ -78,6 +80,7 @@ class Connection(Sender):
         self._transport = transport
         self._descriptor = transport.descriptor
         self._receive = transport.receive_into
+        self._pending = transport.pending
         self._stats = state.stats.of(session.peer.listener)
         self._answers = AnswerQueue(transport, self._stats)
         self._slots = self._answers.slots
@@ -91,6 +94,8 @@ class Connection(Sender):
         self._is_touched = False
         self._is_blocked = False
         """The loop watches whether the descriptor is writable."""
+        self._handshake_alarm: Alarm | None = None
+        """When the peer has taken too long for the handshake."""
         self._throttle_alarm: Alarm | None = None
         """When the client is throttled no more."""
 
@@ -171,9 +176,20 @@ class Connection(Sender):
         if received:
             self._stats.bytes_received += received
             self.last_active_us = self._state.now_us()
+            if self._pending is not None:
+                self._read_pending(self._pending)
         else:
             self._on_end()
         return received
+
+    def _read_pending(self, is_pending: Callable[[], bool]) -> None:
+        """Receive again soon what the transport has already, which the loop does not see."""
+        if is_pending():
+            self._state.loop.call_soon(self._on_pending)
+
+    def _on_pending(self) -> None:
+        if self._is_reading and self._pending is not None and self._pending():
+            self._on_readable()
 
     def _cut(self, now_us: int) -> None:
         """Make requests of the whole frames that are there, as far as channel and limits take them."""
@@ -394,9 +410,15 @@ class Connection(Sender):
         """Begin: the transport's handshake, then the first request. Raises `OSError` where the system cannot watch the
         transport."""
         self._shake_hands()
+        if self.is_closed:
+            return
         gate = gate_of(self.session)
-        if gate is not None and not self.is_closed:
+        if gate is not None:
             gate.begin(self)
+        elif self.pauses & Pause.HANDSHAKE:
+            clock = self._state.clock
+            until_ms = clock.monotonic_ms() + self._state.settings.handshake_timeout_ms
+            self._handshake_alarm = clock.call_at(until_ms, self._on_handshake_too_late)
 
     @property
     def authentication_stats(self) -> AuthenticationStats:
@@ -413,11 +435,17 @@ class Connection(Sender):
         """Go on with the transport's handshake as far as it goes; requests are read behind it."""
         try:
             handshake = self._transport.handshake()
+        except HandshakeFailed as reason:
+            log.info("Closing %s: its handshake on %s has failed: %s", self.peer, self.peer.listener, reason)
+            self._stats.authentication.failures += 1
+            self.close()
+            return
         except OSError as error:
             self._lost(error)
             return
         self._stop_watching()
         if handshake is Handshake.DONE:
+            self._on_handshake_done()
             self._resume(Pause.HANDSHAKE)
         elif handshake is Handshake.WANTS_READ:
             self._is_reading = True
@@ -426,9 +454,34 @@ class Connection(Sender):
             self._is_blocked = True
             self._state.loop.add_writer(self._descriptor, self._shake_hands)
 
+    def _on_handshake_done(self) -> None:
+        self._end_handshake_alarm()
+        principal = self._transport.principal
+        if principal is not None and self.session.gate is None:
+            self.session.authenticate(principal)
+            self._stats.authentication.successes += 1
+            self._stats.authentication.successes_without_lifetime += 1
+
+    def _on_handshake_too_late(self) -> None:
+        log.info(
+            "Closing %s: its handshake on %s is not done in %d ms (ottla.authentication.timeout.ms)",
+            self.peer,
+            self.peer.listener,
+            self._state.settings.handshake_timeout_ms,
+        )
+        self._stats.authentication.failures += 1
+        self.close()
+
+    def _end_handshake_alarm(self) -> None:
+        if self._handshake_alarm is not None:
+            self._handshake_alarm.cancel()
+            self._handshake_alarm = None
+
     def _read_again(self) -> None:
         self._is_reading = True
         self._state.loop.add_reader(self._descriptor, self._on_readable)
+        if self._pending is not None:
+            self._read_pending(self._pending)
 
     def _stop_watching(self) -> None:
         if self._is_reading:
@@ -475,7 +528,10 @@ class Connection(Sender):
             self._finish()
 
     def _lost(self, error: OSError) -> None:
-        log.debug("Lost %s: %s", self.peer, error)
+        if isinstance(error, PeerViolation):
+            log.info("Closing %s: %s", self.peer, error)
+        else:
+            log.debug("Lost %s: %s", self.peer, error)
         self.close()
 
     def close(self) -> None:
@@ -484,6 +540,7 @@ class Connection(Sender):
             return
         self.is_closed = True
         self._pause(Pause.FINISHING)
+        self._end_handshake_alarm()
         if self._throttle_alarm is not None:
             self._throttle_alarm.cancel()
             self._throttle_alarm = None

@@ -19,6 +19,8 @@ class NetworkSettings(NamedTuple):
     """`ottla.connection.max.in.flight`: requests without an answer above which a connection is not read."""
     connections_max_idle_ms: int = 600_000
     """-1: a connection is never closed for being idle."""
+    handshake_timeout_ms: int = 60_000
+    """`ottla.authentication.timeout.ms`: how long a peer may take for the handshake of its transport."""
 
 
 class ProcessorState:

@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.network.acceptor import Acceptor, Bind
+from broker.network.acceptor import Acceptor, Bind, MakeTransport
 from broker.network.buffer_pool import BufferPool, RequestMemory
 from broker.network.connection_limits import ConnectionLimits, UnknownHost, limit_settings
 from broker.network.latencies import LatencyReport
@@ -30,6 +30,9 @@ DRAIN_S: Final = 5.0
 NO_GATES: "Final[Mapping[str, Callable[[], Gate]]]" = {}
 """No listener asks a client who it is."""
 
+NO_TRANSPORTS: Final[Mapping[str, MakeTransport]] = {}
+"""All listeners are plain."""
+
 
 class SocketServer:
     """Acceptors and processors of one broker, and the limits on connections that they share.
@@ -48,12 +51,18 @@ class SocketServer:
         bind: Bind = bound_socket,
         controller_listeners: Sequence[Listener] = (),
         gates: "Mapping[str, Callable[[], Gate]]" = NO_GATES,
+        transports: Mapping[str, MakeTransport] = NO_TRANSPORTS,
+        certified: Collection[str] = (),
     ) -> None:
         """Nothing is opened yet. ``bind`` makes the listening sockets; ``controller_listeners`` are opened beside those
-        for clients. ``gates`` makes the gate of a connection, for listeners that have one. Raises `UnknownHost`."""
+        for clients. ``gates`` makes the gate of a connection, for listeners that have one, and ``transports`` its
+        transport, for listeners that are not plain; ``certified`` has the listeners whose clients have to show a
+        certificate. Raises `UnknownHost`."""
         self._settings = settings
         self._bind = bind
         self._gates = gates
+        self._transports = transports
+        self._certified = certified
         self._controller_listeners = tuple(controller_listeners)
         self._loop = loop
         self._clock = clock
@@ -95,14 +104,10 @@ class SocketServer:
         self._warn_of_open_listeners()
 
     def _warn_of_open_listeners(self) -> None:
-        protocols = {
-            listener.name: listener.security_protocol
-            for listener in (*self._settings.listeners, *self._controller_listeners)
-        }
         reached = [
             f"{one.listener}://{one.host}:{one.port}"
             for one in self.acceptors
-            if not one.is_local and protocols[one.listener] == "PLAINTEXT"
+            if not (one.is_local or one.listener in self._gates or one.listener in self._certified)
         ]
         if reached:
             log.warning(
@@ -154,6 +159,7 @@ class SocketServer:
             socket_request_max_bytes=settings.socket_request_max_bytes,
             max_in_flight=settings.ottla_connection_max_in_flight,
             connections_max_idle_ms=settings.connections_max_idle_ms,
+            handshake_timeout_ms=settings.ottla_authentication_timeout_ms,
         )
 
         def make(index: int) -> Processor:
@@ -196,6 +202,7 @@ class SocketServer:
                 bind=self._bind,
                 is_for_controllers=is_for_controllers,
                 make_gate=self._gates.get(listener.name),
+                make_transport=self._transports.get(listener.name),
             )
             for listeners, is_for_controllers in ((settings.listeners, False), (self._controller_listeners, True))
             for listener in listeners

@@ -1,6 +1,6 @@
 """How the bytes of a connection come and go: a transport stands between a connection and its socket.
 
-A raw socket is the only transport so far; TLS will be another. What a transport is asked at every request is an
+A raw socket is one, and TLS another (`broker.network.tls_transport`). What a transport is asked at every request is an
 attribute that is bound once, so that a raw socket's own methods are called without a function in between.
 """
 
@@ -43,6 +43,14 @@ class Region(Protocol):
     def __len__(self) -> int: ...
 
 
+class HandshakeFailed(OSError):
+    """The peer is not let in; the words say why, and stand in the log."""
+
+
+class PeerViolation(OSError):
+    """The peer breaks the rules of the transport; the words say which, and stand in the log."""
+
+
 class Handshake(Enum):
     """What the two ends of a connection have to exchange before the first request."""
 
@@ -66,6 +74,14 @@ class Transport(Protocol):
         """What the event loop watches."""
 
     @property
+    def principal(self) -> str | None:
+        """Who the peer is by the handshake, once that is done; None where a handshake does not say."""
+
+    @property
+    def pending(self) -> Callable[[], bool] | None:
+        """Tells whether there is more to receive though the descriptor is not readable; None where that cannot be."""
+
+    @property
     def receive_into(self) -> Callable[[memoryview], int]:
         """Receive into a piece of memory; return how many bytes, 0 where the peer sends no more."""
 
@@ -74,7 +90,8 @@ class Transport(Protocol):
         """Send bytes, with the flag `MORE_FOLLOWS` or 0; return how many of them were sent."""
 
     def handshake(self) -> Handshake:
-        """Go on with the handshake as far as it goes now. Raises `OSError` where it fails."""
+        """Go on with the handshake as far as it goes now. Raises `HandshakeFailed`, and another `OSError` where the
+        connection is lost."""
 
     def send_pieces(self, pieces: Sequence[Bytes], flags: int) -> int:
         """`send` for several pieces in one call."""
@@ -114,13 +131,15 @@ class SendfileRefusals:
 class PlaintextTransport:
     """A `Transport` of the socket's own bytes."""
 
-    __slots__ = ("_refusals", "_socket", "descriptor", "receive_into", "send")
+    __slots__ = ("_refusals", "_socket", "descriptor", "pending", "principal", "receive_into", "send")
 
     def __init__(self, connected: socket.socket, refusals: "SendfileRefusals | None" = None) -> None:
         """``connected`` is non-blocking; ``refusals`` is shared by all transports of a broker."""
         self._socket = connected
         self._refusals = SendfileRefusals() if refusals is None else refusals
         self.descriptor = connected.fileno()
+        self.principal: str | None = None
+        self.pending: Callable[[], bool] | None = None
         self.receive_into: Callable[[memoryview], int] = connected.recv_into
         self.send: Callable[[Bytes, int], int] = connected.send
 
@@ -156,13 +175,18 @@ class PlaintextTransport:
 
     def cork(self, is_corked: bool) -> None:
         """Part of `Transport`."""
-        if _TCP_CORK == _NOT_THERE:
-            return
-        try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, is_corked)
-        except OSError:
-            return  # no TCP, or a connection that is lost: the next `send` says so
+        cork_socket(self._socket, is_corked)
 
     def close(self) -> None:
         """Part of `Transport`."""
         self._socket.close()
+
+
+def cork_socket(connected: socket.socket, is_corked: bool) -> None:
+    """`Transport.cork` of a socket."""
+    if _TCP_CORK == _NOT_THERE:
+        return
+    try:
+        connected.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, is_corked)
+    except OSError:
+        return  # no TCP, or a connection that is lost: the next `send` says so

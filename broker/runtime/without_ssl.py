@@ -1,9 +1,9 @@
 """Imports without OpenSSL: of asyncio and uvloop always, of a library where Python was built without it.
 
-asyncio and uvloop import OpenSSL for TLS connections that this broker does not have. OpenSSL is an eighth of an idle
-broker's memory and a twentieth of its start (bench: start, imports). asyncio works without `ssl`, as on a Python that
-was built so. uvloop imports names of `ssl` that it does not use without TLS: it gets stand-ins. A later import of `ssl`
-gets the real module.
+asyncio and uvloop import OpenSSL for TLS connections of their own, which this broker does not have. OpenSSL is an
+eighth of an idle broker's memory and a twentieth of its start (bench: start, imports). asyncio works without `ssl`, as
+on a Python that was built so. uvloop imports names of `ssl` that it does not use without TLS: it gets stand-ins. A
+later import of `ssl` gets the real module.
 """
 
 import sys
@@ -25,8 +25,8 @@ class _StandIn(ModuleType):
 def import_event_loops() -> None:
     """Import asyncio, and uvloop if it is there; nothing happens where one of them, or `ssl`, is imported already.
 
-    A process that is to serve TLS must not call this: asyncio would report that there is no ssl module, and uvloop
-    that a context is no context.
+    Connections of asyncio and uvloop with TLS cannot be made in such a process: asyncio would report that there is no
+    ssl module, and uvloop that a context is no context. `broker.network.tls_transport` needs neither of them.
     """
     modules: dict[str, Any] = sys.modules
     if not modules.keys().isdisjoint({"asyncio", "ssl", "uvloop"}):

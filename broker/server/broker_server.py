@@ -20,7 +20,7 @@ from broker.metrics.sources import PERIOD_MS, MetricSources
 from broker.network.acceptor import Bind, CannotListen
 from broker.network.connection_limits import UnknownHost
 from broker.network.socket_options import bound_socket
-from broker.network.socket_server import NO_GATES, SocketServer
+from broker.network.socket_server import NO_GATES, NO_TRANSPORTS, SocketServer
 from broker.raft.observers import Observers
 from broker.request.channel import RequestChannel
 from broker.request.response import ResponseSlot
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from broker.controller.client import ControllerClient
     from broker.metrics.pages import Pages
     from broker.peers.connector import Connector
+    from broker.security.tls.listeners import TlsListeners
     from broker.server.authentication import Authentication
 
 log = logging.getLogger(__name__)
@@ -102,6 +103,7 @@ class BrokerServer:
         self._channel = RequestChannel(settings.queued_max_requests)
         self.metadata = MetadataCache()
         self._authentication = self._make_authentication()
+        self._tls = self._make_tls()
         try:
             self.socket_server = SocketServer(
                 settings,
@@ -111,6 +113,8 @@ class BrokerServer:
                 bind=bind,
                 controller_listeners=settings.opened_controller_listeners,
                 gates=NO_GATES if self._authentication is None else self._authentication.gates,
+                transports=NO_TRANSPORTS if self._tls is None else self._tls.transports,
+                certified=() if self._tls is None else self._tls.certified,
             )
         except UnknownHost as error:
             raise CannotStart(str(error)) from error
@@ -139,6 +143,8 @@ class BrokerServer:
             state=lambda: self.lifecycle.state,
             flushers=lambda: services.flushers.stats,
         )
+        if self._tls is not None:
+            self.metric_sources.certificate_expiry_s = self._tls.expiry_s
         self.metrics = self._make_endpoint()
 
     @property
@@ -235,8 +241,21 @@ class BrokerServer:
         if self.metrics is not None:
             self.metrics.open([listener.port for listener in self.socket_server.listeners])
         self._components = await startup.run()
+        if self._tls is not None:
+            self._open_tls(self._tls, self._components)
         if self._settings.ottla_topics_at_start:
             await self._create_topics(self._components)
+
+    def _open_tls(self, tls: "TlsListeners", components: ServerComponents) -> None:
+        """Read keys and certificates, and again with each change of this broker's dynamic configs."""
+        from broker.security.tls.key_material import Unusable
+
+        try:
+            tls.open(components.configs.broker_texts().dynamic_broker)
+        except Unusable as error:
+            raise CannotStart(str(error)) from error
+        components.dynamic_config.read_files = tls.reconfigure
+        components.configs.check_files = tls.check
 
     async def _create_topics(self, components: ServerComponents) -> None:
         """Create the topics of `ottla.topics.at.start` that do not exist."""
@@ -449,6 +468,13 @@ class BrokerServer:
             )
         except CannotAuthenticate as error:
             raise CannotStart(str(error)) from error
+
+    def _make_tls(self) -> "TlsListeners | None":
+        if not any(listener.has_tls for listener in self._settings.listeners):
+            return None
+        from broker.security.tls.listeners import TlsListeners
+
+        return TlsListeners(self._settings, self.services.clock)
 
     def _make_endpoint(self) -> MetricsEndpoint | None:
         listener = self._settings.ottla_prometheus_listener

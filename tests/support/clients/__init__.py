@@ -98,6 +98,21 @@ class Login(NamedTuple):
     """A token of OAUTHBEARER, which says itself who the user is."""
 
 
+class Tls(NamedTuple):
+    """What a client needs for TLS: the paths of PEM files."""
+
+    authority: str
+    """The certificate that vouches for the broker's."""
+    certificate: str = ""
+    """The client's own, with its key; empty: the client has none."""
+    key: str = ""
+
+
+def security_protocol(login: Login | None, tls: Tls | None) -> str:
+    """The name of what stands between a client and the listener."""
+    return ("SASL_" if login else "") + ("SSL" if tls else "PLAINTEXT")
+
+
 class RequestFailed(Exception):
     """The broker refused a request; `code` is Kafka's error code."""
 
@@ -109,7 +124,7 @@ class RequestFailed(Exception):
 class Client(Protocol):
     name: str
 
-    def __init__(self, bootstrap: str, login: Login | None = None) -> None: ...
+    def __init__(self, bootstrap: str, login: Login | None = None, tls: Tls | None = None) -> None: ...
 
     def create_topic(
         self, topic: str, *, partitions: int = 1, replication: int = 1, configs: Mapping[str, str] | None = None
@@ -177,10 +192,10 @@ class Client(Protocol):
         ...
 
 
-def connect(name: str, bootstrap: str, login: Login | None = None) -> Client:
-    """The client of this name. Its library is imported by this call. ``login``: the listener has SASL."""
+def connect(name: str, bootstrap: str, login: Login | None = None, tls: Tls | None = None) -> Client:
+    """The client of this name. Its library is imported by this call. ``login``: the listener has SASL; ``tls``: TLS."""
     module = importlib.import_module(f"tests.support.clients.{name.replace('-', '_')}_client")
-    return cast("type[Client]", module.StockClient)(bootstrap, login)
+    return cast("type[Client]", module.StockClient)(bootstrap, login, tls)
 
 
 def values(received: Iterable[Received]) -> list[bytes | None]:

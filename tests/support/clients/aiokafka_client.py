@@ -13,6 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import BrokerResponseError, CommitFailedError, for_code
+from aiokafka.helpers import create_ssl_context
 
 from tests.support.clients import (
     COORDINATOR_NOT_YET,
@@ -26,6 +27,8 @@ from tests.support.clients import (
     Received,
     Record,
     RequestFailed,
+    Tls,
+    security_protocol,
 )
 
 if TYPE_CHECKING:
@@ -47,11 +50,15 @@ def _token_provider(token: str) -> Any:
 class StockClient:
     name = "aiokafka"
 
-    def __init__(self, bootstrap: str, login: Login | None = None) -> None:
+    def __init__(self, bootstrap: str, login: Login | None = None, tls: Tls | None = None) -> None:
         self._address: dict[str, Any] = {"bootstrap_servers": bootstrap}
+        if login is not None or tls is not None:
+            self._address["security_protocol"] = security_protocol(login, tls)
+        if tls is not None:
+            own = {"certfile": tls.certificate, "keyfile": tls.key} if tls.certificate else {}
+            self._address["ssl_context"] = create_ssl_context(cafile=tls.authority, **own)
         if login is not None:
             self._address |= {
-                "security_protocol": "SASL_PLAINTEXT",
                 "sasl_mechanism": login.mechanism,
                 "sasl_plain_username": login.user,
                 "sasl_plain_password": login.password,

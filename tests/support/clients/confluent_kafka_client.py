@@ -29,6 +29,8 @@ from tests.support.clients import (
     Received,
     Record,
     RequestFailed,
+    Tls,
+    security_protocol,
 )
 
 if TYPE_CHECKING:
@@ -40,11 +42,16 @@ T = TypeVar("T")
 class StockClient:
     name = "confluent-kafka"
 
-    def __init__(self, bootstrap: str, login: Login | None = None) -> None:
+    def __init__(self, bootstrap: str, login: Login | None = None, tls: Tls | None = None) -> None:
         self._address: dict[str, Any] = {"bootstrap.servers": bootstrap}
+        if login is not None or tls is not None:
+            self._address["security.protocol"] = security_protocol(login, tls)
+        if tls is not None:
+            self._address["ssl.ca.location"] = tls.authority
+            if tls.certificate:
+                self._address |= {"ssl.certificate.location": tls.certificate, "ssl.key.location": tls.key}
         if login is not None:
             self._address |= {
-                "security.protocol": "SASL_PLAINTEXT",
                 "sasl.mechanisms": login.mechanism,
                 "sasl.username": login.user,
                 "sasl.password": login.password,

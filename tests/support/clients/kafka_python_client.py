@@ -23,6 +23,8 @@ from tests.support.clients import (
     Received,
     Record,
     RequestFailed,
+    Tls,
+    security_protocol,
 )
 
 if TYPE_CHECKING:
@@ -42,11 +44,16 @@ def _token_provider(token: str) -> Any:
 class StockClient:
     name = "kafka-python"
 
-    def __init__(self, bootstrap: str, login: Login | None = None) -> None:
+    def __init__(self, bootstrap: str, login: Login | None = None, tls: Tls | None = None) -> None:
         self._address: dict[str, Any] = {"bootstrap_servers": bootstrap}
+        if login is not None or tls is not None:
+            self._address["security_protocol"] = security_protocol(login, tls)
+        if tls is not None:
+            self._address["ssl_cafile"] = tls.authority
+            if tls.certificate:
+                self._address |= {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
         if login is not None:
             self._address |= {
-                "security_protocol": "SASL_PLAINTEXT",
                 "sasl_mechanism": login.mechanism,
                 "sasl_plain_username": login.user,
                 "sasl_plain_password": login.password,

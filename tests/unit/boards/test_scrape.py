@@ -13,6 +13,7 @@ import pytest
 
 from protocol.messages.metadata import MetadataRequest
 from tests.support.broker import InProcessBroker, running_broker
+from tests.support.certificates import CLOCK_BEGINS, Authority, tls_of_listeners
 from tests.support.exported_metrics import Metrics, declared
 from tests.support.groups import commit_request, create_offsets_topic
 from tests.support.leadership import create_replicated_topic
@@ -26,8 +27,9 @@ from tests.unit.boards.asking import ASKING, METRICS, OF_PROMETHEUS
 def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
     """A broker with a metrics endpoint, after one round of what clients do."""
     directory: Path = tmp_path_factory.mktemp("used")
-    listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
-    with running_broker(directory, listeners=listeners, controller_listener_names="CONTROLLER") as broker:
+    listeners = "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    tls = tls_of_listeners(tmp_path_factory.mktemp("keys"), Authority().issue(since=CLOCK_BEGINS))
+    with running_broker(directory, listeners=listeners, controller_listener_names="CONTROLLER", **tls) as broker:
         topic_id = broker.create_topic("orders", partitions=2, ottla_archive_group="archive.orders")
         broker.produce("orders", b"first")
         broker.ask(fetch_request("orders", topic_id=topic_id), 16)

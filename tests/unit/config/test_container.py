@@ -251,13 +251,16 @@ def test_the_value_of_an_unknown_variable_is_not_repeated() -> None:
         ({"KAFKA_NUM_PARTITIONS": "many"}, "num.partitions is 'many', expected a whole number from 1"),
         (
             {"KAFKA_ADVERTISED_LISTENERS": "SSL://broker:9093"},
-            "listeners has SSL://0.0.0.0:9093, which speaks SSL, but",
+            "the listener SSL has TLS, expected its key and certificate in ssl.keystore.location",
         ),
         (
             {"KAFKA_SASL_JASS_CONFIG": "geheim"},
             "KAFKA_SASL_JASS_CONFIG is set, and names no setting of SASL that exists",
         ),
-        ({"KAFKA_SSL_KEYSTORE_FILENAME": "k.jks"}, "KAFKA_SSL_KEYSTORE_FILENAME is set, but TLS does not exist"),
+        (
+            {"KAFKA_SSL_KEYSTORE_FILENAME": "k.jks"},
+            "KAFKA_SSL_KEYSTORE_FILENAME is set, and names no setting of TLS that exists; expected",
+        ),
         ({"KAFKA_AUTHORIZER_CLASS_NAME": "Acls"}, "authorizer.class.name is 'Acls', but there is no authorizer here"),
         ({"KAFKA_CREATE_TOPICS": "orders:many:1"}, "ottla.topics.at.start is 'orders:many', expected a whole number"),
     ],

@@ -366,12 +366,6 @@ def test_every_default_is_among_the_values_allowed() -> None:
             "listener.name.plaintext.max.connections is '-1', expected a whole number from 0 to 2147483647",
         ),
         (
-            "ssl.keystore.location",
-            "/k.jks",
-            "ssl.keystore.location is set, but TLS does not exist here yet, and a listener that was meant to be "
-            "secured is not opened without it",
-        ),
-        (
             "security.inter.broker.protocol",
             "SASL_PLAINTEXT",
             "security.inter.broker.protocol is 'SASL_PLAINTEXT', but brokers talk to each other without TLS and SASL "
@@ -379,10 +373,9 @@ def test_every_default_is_among_the_values_allowed() -> None:
         ),
         (
             "listeners",
-            "SASL_SSL://:9093",
-            "listeners has SASL_SSL://:9093, which speaks SASL_SSL, but TLS does not exist here yet, and "
-            "a listener "
-            "that was meant to be secured is not opened without it; expected PLAINTEXT or SASL_PLAINTEXT",
+            "SSL://:9093",
+            "the listener SSL has TLS, expected its key and certificate in ssl.keystore.location (with "
+            "ssl.keystore.type PEM or PKCS12), or in ssl.keystore.key and ssl.keystore.certificate.chain",
         ),
         (
             "authorizer.class.name",

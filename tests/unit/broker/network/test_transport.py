@@ -30,6 +30,8 @@ class Greeting:
         self.descriptor = wire.fileno()
         self.receive_into = self._plain.receive_into
         self.send = self._plain.send
+        self.pending = None
+        self.principal = None
         self.is_closed = False
 
     def handshake(self) -> Handshake:
