@@ -27,7 +27,9 @@ from broker.control.control_server import ControlServer
 from broker.control.groups import Groups
 from broker.control.jobs import Jobs
 from broker.control.movable_time import MovableTime
+from broker.control.own_client import OwnClient
 from broker.control.parent import when_parent_ends
+from broker.control.records import Records
 from broker.control.seen_requests import SeenRequests
 from broker.server.broker_server import CannotStart
 from broker.server.command_line import (
@@ -122,7 +124,8 @@ def _calls(host: BrokerHost) -> list[Call]:
     """All calls of the control listener."""
     seen = SeenRequests(host)
     host.around_requests.append(seen.handling)
-    host.on_change.append(seen.forget)
+    client = OwnClient(host)
+    host.on_change += (seen.forget, client.forget)
 
     async def reset(_: Nothing) -> Answer:
         await host.reset()
@@ -133,6 +136,7 @@ def _calls(host: BrokerHost) -> list[Call]:
         *MovableTime(host).calls(),
         *Jobs(host).calls(),
         *Conditions(host, host.happenings).calls(),
+        *Records(host, client).calls(),
         *Groups(host).calls(),
         *Clients(host).calls(),
         *seen.calls(),

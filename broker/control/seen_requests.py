@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.control.calls import CHANGES, Answer, Call, argument
+from broker.control.own_client import CLIENT_ID
 from broker.metadata.image.metadata_image import MetadataImage
 from protocol.api_keys import ApiKey
 from protocol.headers import decode_request_header
@@ -112,6 +113,8 @@ class SeenRequests:
             request = None if route is None else route.decode(slot.frame, position)[0]
         except Malformed:
             return  # which the broker refuses
+        if header.client_id == CLIENT_ID:
+            return
         api = ApiKey(header.api_key).title if route is not None else str(header.api_key)
         self.counts[api] += 1
         self._kept.append(

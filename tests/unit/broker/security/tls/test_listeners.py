@@ -5,6 +5,7 @@ from pathlib import Path
 from ssl import PEM_cert_to_DER_cert
 
 import pytest
+from tests.support.clock import ManualClock
 
 from broker.network.transport import HandshakeFailed
 from broker.security.tls.key_material import Unusable
@@ -14,7 +15,6 @@ from config.errors import SettingsError
 from config.parse import load_settings
 from config.tls import tls_settings
 from tests.support.certificates import YEAR, Authority, Issued, written
-from tests.support.clock import ManualClock
 
 AUTHORITY = Authority()
 LOCATION = "listener.name.ssl.ssl.keystore.location"
