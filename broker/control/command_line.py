@@ -114,8 +114,7 @@ async def _serve(settings: BrokerSettings, directory: Path, signals: Signals) ->
     gc.freeze()
     gc.enable()
     await stop.wait()
-    if control is not None:
-        control.close()
+    # The control listener ends with the process: to be closed, it would have to notice first, in its own time.
     await host.stop()
     return FAILED if host.failure is not None else STOPPED
 
