@@ -113,6 +113,7 @@ class BrokerSettings(Settings):
     delete_topic_enable: bool = setting(ConfigType.BOOLEAN, "true")
     num_partitions: int = setting(ConfigType.INT, "1", "[1,...]")
     default_replication_factor: int = setting(ConfigType.INT, "1")
+    ottla_replication_factor_clamp: bool = setting(ConfigType.BOOLEAN, "false")
     min_insync_replicas: int = setting(ConfigType.INT, "1", "[1,...]")
     unclean_leader_election_enable: bool = setting(ConfigType.BOOLEAN, "false")
     ottla_topics_at_start: tuple[TopicAtStart, ...] = setting(ConfigType.STRING, "", "", read_topics_at_start)

@@ -56,6 +56,7 @@ _DEFAULTS: Final = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "ottla.control.listener": "127.0.0.1:0",
     "ottla.prometheus.listener": "",
+    "ottla.replication.factor.clamp": "true",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1",
     "offsets.topic.num.partitions": "4",

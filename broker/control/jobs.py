@@ -25,11 +25,28 @@ class Jobs:
             self._call(
                 "retention", "Delete the segments that retention.ms or retention.bytes is over for.", _retention
             ),
+            Call(
+                CHANGES, "/jobs/compaction", "Compact the topics with cleanup.policy=compact.", Nothing, self._compact
+            ),
             self._call("offset-expiry", "Delete committed offsets that nobody has needed for too long.", _offsets),
             self._call("transaction-timeouts", "Abort the transactions that are open for too long.", _transactions),
             self._call("transactional-id-expiry", "Forget the transactional ids that were idle for too long.", _ids),
             self._call("producer-id-expiry", "Forget the producers that were silent for too long.", _producers),
         ]
+
+    async def _compact(self, _: Nothing) -> Answer:
+        async with self._host.while_it_stays() as server:
+            await server.services.settle()
+            compacted = [one for one in server.components.replicas.partitions() if one.log.config.is_compacted]
+            for partition in compacted:
+                # The segment that is written to is never cleaned, nor what is not on the disk.
+                partition.log.roll(server.services.clock.now_ms())
+                if (target := partition.begin_flush()) is not None:
+                    target.perform()
+                    partition.complete_flush(target)
+            await server.components.log_cleaner.clean_now(one.log for one in compacted)
+            await server.services.settle()
+        return {}
 
     def _call(self, name: str, summary: str, begin: Callable[[ServerComponents, Callable[[], None]], None]) -> Call:
         async def run(_: Nothing) -> Answer:

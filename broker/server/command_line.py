@@ -72,6 +72,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     log_to_stderr(options.log_level)
     try:
         loaded = settings_of(options)
+        _refuse_what_is_for_tests(loaded)
         credentials = _credentials(options.add_scram, loaded)
     except SettingsError as error:
         return failed(error)
@@ -89,6 +90,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         most_open_files = min(descriptors // 2, MOST_OPEN_FILES)
         return runner.run(_serve(loaded, signals, credentials, most_open_files=most_open_files))
+
+
+def _refuse_what_is_for_tests(loaded: LoadedSettings) -> None:
+    """Raises `SettingsError`: nothing could move a clock of this broker, or make it begin anew."""
+    for key in ("ottla.clock", "ottla.control.listener"):
+        if loaded.settings.given.get(key, "") not in ("", "system"):
+            raise SettingsError(f"{key} is for a broker that is under a test: start it with --test")
 
 
 def _credentials(texts: Sequence[str], loaded: LoadedSettings) -> "Sequence[Record]":

@@ -199,8 +199,8 @@ class Broker:
         return int(self._control_listener.read("/clock")["now_ms"])
 
     def run(self, job: str) -> None:
-        """Let the broker do now what it does now and then: ``retention``, ``offset-expiry``, ``transaction-timeouts``,
-        ``transactional-id-expiry`` or ``producer-id-expiry``."""
+        """Let the broker do now what it does now and then: ``retention``, ``compaction``, ``offset-expiry``,
+        ``transaction-timeouts``, ``transactional-id-expiry`` or ``producer-id-expiry``."""
         self._call(f"/jobs/{job}")
 
     # What clients do

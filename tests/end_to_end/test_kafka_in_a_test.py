@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from dev.broker_process import REPOSITORY
 from dev.waiting import until
@@ -85,6 +86,22 @@ def test_time_passes_when_the_test_says_so(kafka_broker: Broker) -> None:
     kafka_broker.advance(days=7)
     assert kafka_broker.records("orders") == []
     assert kafka_broker.now_ms() - began_ms == timedelta(days=7, seconds=59) // timedelta(milliseconds=1)
+
+
+@pytest.mark.kafka(topics={"table": {"configs": {"cleanup.policy": "compact"}}})
+def test_a_table_is_compacted_at_once(kafka: Broker) -> None:
+    kafka.produce("table", [{"key": f"k{n % 3}", "value": n} for n in range(30)])
+    kafka.run("compaction")
+    assert [record.value for record in kafka.records("table")] == [b"27", b"28", b"29"]
+
+
+def test_an_application_that_wants_three_replicas_gets_one(kafka: Broker) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    topic = NewTopic("orders", 2, replication_factor=3, config={"min.insync.replicas": "2"})
+    admin.create_topics([topic])["orders"].result(30)
+    produce(kafka, "orders", b"1")
+    kafka.wait_for(topic="orders", records=1)
+    assert "topic orders gets 1 replicas instead of 3" in kafka.log_text()
 
 
 def test_the_clock_of_the_shared_broker_goes_by_itself(kafka: Broker) -> None:
