@@ -5,9 +5,9 @@ from pathlib import Path
 from ssl import PEM_cert_to_DER_cert
 
 import pytest
-from tests.support.clock import ManualClock
 
 from broker.network.transport import HandshakeFailed
+from broker.runtime.manual_clock import ManualClock
 from broker.security.tls.key_material import Unusable
 from broker.security.tls.listeners import TlsListener, TlsListeners
 from config.broker_settings import BrokerSettings
