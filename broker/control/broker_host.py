@@ -18,8 +18,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from broker.control.faults.fault_gate import FaultGate
+from broker.control.files import TestFiles
 from broker.control.happenings import Happenings, TellingClock
-from broker.control.unsynced_files import UnsyncedFiles
 from broker.network.socket_options import SocketOptions, bound_socket
 from broker.runtime.clock import Clock, LoopClock
 from broker.runtime.manual_clock import ManualClock
@@ -55,7 +56,8 @@ class BrokerHost:
         self._server: BrokerServer | None = None
         self.clock: Clock
         self.happenings = Happenings(asyncio.get_running_loop())
-        self.around_requests: list[Callable[[Handle], Handle]] = [self.happenings.handling]
+        self.faults = FaultGate(self)
+        self.around_requests: list[Callable[[Handle], Handle]] = [self.faults.handling, self.happenings.handling]
         """What wraps the serving of each request, the innermost first."""
         self.on_change: list[Callable[[], None]] = []
         """Called when another broker begins."""
@@ -119,7 +121,7 @@ class BrokerHost:
             clock=TellingClock(self.clock, self.happenings.tell),
             worker=self.happenings.worker,
             around_requests=self._wrapped,
-            files=UnsyncedFiles(),
+            files=TestFiles(self.faults.fails_on_disk),
             bind=self._bind,
         )
         await self._server.start()

@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Final
 
 from broker.control.broker_host import BrokerHost
-from broker.control.calls import CHANGES, Answer, Call, Nothing
+from broker.control.calls import CHANGES, Answer, Call, CannotDo, Nothing
 from broker.control.clients import Clients
 from broker.control.conditions import Conditions
 from broker.control.control_server import ControlServer
+from broker.control.faults.fault_calls import FaultCalls, read_rules
+from broker.control.faults.rule import NewRule
 from broker.control.groups import Groups
 from broker.control.jobs import Jobs
 from broker.control.movable_time import MovableTime
@@ -73,13 +75,14 @@ def run(arguments: Sequence[str]) -> int:
     log_to_stderr(options.log_level)
     try:
         settings = _settings(options)
-    except SettingsError as error:
+        rules = [] if options.faults is None else read_rules(options.faults)
+    except (SettingsError, CannotDo) as error:
         return failed(error)
     raise_descriptor_limit()
     directory = Path(tempfile.mkdtemp(prefix="ottla-test-"))
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(_serve(settings, directory, signals))
+            return runner.run(_serve(settings, directory, signals, rules))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -95,13 +98,13 @@ def _settings(options: argparse.Namespace) -> BrokerSettings:
     return settings
 
 
-async def _serve(settings: BrokerSettings, directory: Path, signals: Signals) -> int:
+async def _serve(settings: BrokerSettings, directory: Path, signals: Signals, rules: Sequence[NewRule]) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     signals.stop_by(loop, stop.set)
     when_parent_ends(loop, stop.set)
     host = BrokerHost(settings, directory, wall_seconds=time.time)
-    calls = _calls(host)
+    calls = _calls(host, rules)
     try:
         await host.start()
     except CannotStart as error:
@@ -120,12 +123,13 @@ async def _serve(settings: BrokerSettings, directory: Path, signals: Signals) ->
     return FAILED if host.failure is not None else STOPPED
 
 
-def _calls(host: BrokerHost) -> list[Call]:
+def _calls(host: BrokerHost, rules: Sequence[NewRule]) -> list[Call]:
     """All calls of the control listener."""
     seen = SeenRequests(host)
     host.around_requests.append(seen.handling)
     client = OwnClient(host)
-    host.on_change += (seen.forget, client.forget)
+    faults = FaultCalls(host.faults, rules)
+    host.on_change += (seen.forget, client.forget, faults.begin_anew)
 
     async def reset(_: Nothing) -> Answer:
         await host.reset()
@@ -140,6 +144,7 @@ def _calls(host: BrokerHost) -> list[Call]:
         *Groups(host).calls(),
         *Clients(host).calls(),
         *seen.calls(),
+        *faults.calls(),
     ]
 
 
@@ -175,6 +180,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(OPTION, action="store_true", help="this help, and a broker for tests")
     add_settings_options(parser)
+    parser.add_argument("--faults", metavar="FILE", type=Path, help="fault rules to begin with: a list in YAML")
     parser.add_argument(
         "--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="what goes to stderr"
     )

@@ -40,6 +40,34 @@ class Record:
     """Milliseconds since 1970."""
 
 
+class Fault:
+    """A fault rule in force."""
+
+    def __init__(self, broker: Broker, number: int) -> None:
+        self._broker = broker
+        self.number = number
+
+    @property
+    def applied(self) -> int:
+        """How often it has let a request go wrong. Raises `BrokerError` once it is removed."""
+        for one in self._broker._control_listener.read("/faults")["rules"]:
+            if one["rule"] == self.number:
+                return int(one["applied"])
+        raise BrokerError(f"the fault rule {self.number} is in force no more")
+
+    def remove(self) -> None:
+        """Take the rule out of force. Raises `BrokerError` if it is."""
+        self._broker._call("/faults/remove", rule=self.number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
 Seed = Mapping[str, Any] | Record | bytes | str | None
 """A record to be written: its value, or `value`, `key`, `headers`, `partition` and `timestamp_ms` by name."""
 
@@ -55,6 +83,8 @@ class Broker:
     """Broker settings by their names, such as `ottla.clock`."""
     listeners: int = 1
     """How many listeners it has, each on a port of its own."""
+    faults: str | Path | None = None
+    """A YAML file with fault rules that it begins with, and begins anew with."""
 
     def __post_init__(self) -> None:
         self._spawned: Spawned | None = None
@@ -209,6 +239,11 @@ class Broker:
         """The last requests of clients that fit: by ``api``, ``client_id``, ``topic`` or ``group``."""
         return list(self._call("/requests", **which)["requests"])
 
+    def fail(self, **rule: Any) -> Fault:
+        """Let requests go wrong: ``fail(api="Produce", topic="orders", nth=2, error="NOT_LEADER_OR_FOLLOWER")``. What a
+        rule may say is in docs/testing.md. ``with`` removes the rule in the end. Raises `BrokerError`."""
+        return Fault(self, int(self._call("/faults/add", **rule)["rule"]))
+
     def close_connections(self, client_id: str | None = None) -> int:
         """Close the connections of a client, or all, and return how many."""
         return int(self._call("/clients/close", client_id=client_id)["closed"])
@@ -256,7 +291,8 @@ class Broker:
             names = ["PLAINTEXT", *(f"PLAINTEXT{number}" for number in range(2, self.listeners + 1))]
             settings.setdefault("listeners", ",".join(f"{name}://127.0.0.1:0" for name in names))
             settings.setdefault("listener.security.protocol.map", ",".join(f"{name}:PLAINTEXT" for name in names))
-        return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+        faults = [] if self.faults is None else ["--faults", str(Path(self.faults).absolute())]
+        return [*faults, *(word for key, value in settings.items() for word in ("-o", f"{key}={value}"))]
 
 
 def read_seeds(path: Path) -> list[Mapping[str, Any]]:

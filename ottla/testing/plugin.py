@@ -20,13 +20,14 @@ from ottla.testing.broker import Broker
 from ottla.testing.spawning import ZYGOTE
 
 _MARKER: Final = "kafka"
-_OF_ONE_BROKER: Final = ("settings", "listeners")
+_OF_ONE_BROKER: Final = ("settings", "listeners", "faults")
 _ARGUMENTS: Final = ("topics", "seeds", *_OF_ONE_BROKER)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "kafka(topics, seeds, settings, listeners): what the broker of a test begins with (ottla.testing)"
+        "markers",
+        "kafka(topics, seeds, settings, listeners, faults): what the broker of a test begins with (ottla.testing)",
     )
 
 
