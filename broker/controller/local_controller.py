@@ -278,6 +278,7 @@ class LocalController:
                 partitions=self._settings.num_partitions,
                 replication_factor=self._settings.default_replication_factor,
                 log_config=self._configs.log_defaults(),
+                clamps_replication_factor=self._settings.ottla_replication_factor_clamp,
             ),
             mutations=mutations,
         )

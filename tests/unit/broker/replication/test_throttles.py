@@ -8,13 +8,13 @@ import pytest
 
 from broker.replication.partition import LeaderAndIsr
 from broker.replication.throttles import ALL_PARTITIONS, ReplicationThrottle
+from broker.runtime.manual_clock import ManualClock
 from config.replication_quotas import throttled_partitions
 from config.resources import ConfigResource
 from protocol.errors import ErrorCode
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from storage.topic_partition import TopicPartition
 from tests.support.broker import InProcessBroker
-from tests.support.clock import ManualClock
 from tests.support.leadership import OTHER, OURS
 from tests.support.metrics import scrape
 from tests.support.requests import fetch_request
