@@ -18,8 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.control.faults.fault_gate import FaultGate
-from broker.control.files import TestFiles
+from broker.control.files import GoesWrong, TestFiles, all_is_well
 from broker.control.happenings import Happenings, TellingClock
 from broker.network.socket_options import SocketOptions, bound_socket
 from broker.runtime.clock import Clock, LoopClock
@@ -56,9 +55,10 @@ class BrokerHost:
         self._server: BrokerServer | None = None
         self.clock: Clock
         self.happenings = Happenings(asyncio.get_running_loop())
-        self.faults = FaultGate(self)
-        self.around_requests: list[Callable[[Handle], Handle]] = [self.faults.handling, self.happenings.handling]
+        self.around_requests: list[Callable[[Handle], Handle]] = [self.happenings.handling]
         """What wraps the serving of each request, the innermost first."""
+        self.goes_wrong: GoesWrong = all_is_well
+        """Which files fail."""
         self.on_change: list[Callable[[], None]] = []
         """Called when another broker begins."""
 
@@ -121,7 +121,7 @@ class BrokerHost:
             clock=TellingClock(self.clock, self.happenings.tell),
             worker=self.happenings.worker,
             around_requests=self._wrapped,
-            files=TestFiles(self.faults.fails_on_disk),
+            files=TestFiles(self.goes_wrong),
             bind=self._bind,
         )
         await self._server.start()

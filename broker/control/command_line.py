@@ -25,6 +25,7 @@ from broker.control.clients import Clients
 from broker.control.conditions import Conditions
 from broker.control.control_server import ControlServer
 from broker.control.faults.fault_calls import FaultCalls, read_rules
+from broker.control.faults.fault_gate import FaultGate
 from broker.control.faults.rule import NewRule
 from broker.control.groups import Groups
 from broker.control.jobs import Jobs
@@ -128,7 +129,10 @@ def _calls(host: BrokerHost, rules: Sequence[NewRule]) -> list[Call]:
     seen = SeenRequests(host)
     host.around_requests.append(seen.handling)
     client = OwnClient(host)
-    faults = FaultCalls(host.faults, rules)
+    gate = FaultGate(host)
+    host.around_requests.insert(0, gate.handling)
+    host.goes_wrong = gate.fails_on_disk
+    faults = FaultCalls(gate, rules)
     host.on_change += (seen.forget, client.forget, faults.begin_anew)
 
     async def reset(_: Nothing) -> Answer:

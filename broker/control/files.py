@@ -15,6 +15,11 @@ GoesWrong = Callable[[str, str], bool]
 """Whether a file of a topic's partition, named as its directory is, fails in one of the two ways."""
 
 
+def all_is_well(partition: str, how: str) -> bool:
+    """The `GoesWrong` of files that work."""
+    return False
+
+
 class _TestFile(File):
     """A file that is never flushed. What was written is in the page cache, and survives the process."""
 

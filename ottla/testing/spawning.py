@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import select
@@ -95,7 +96,14 @@ class _Zygote:
                 [sys.executable, "-P", str(_LAUNCHER), "test-server"], stdin=theirs.fileno(), stdout=_STDERR
             )
         self._requests, self._owner = ours, os.getpid()
+        atexit.register(self._end)
         return ours
+
+    def _end(self) -> None:
+        """Let the zygote end with this process, and its brokers with it."""
+        if self._owner == os.getpid() and self._requests is not None and self._process is not None:
+            self._requests.close()
+            self._process.wait()
 
 
 def _first_line(descriptor: int, timeout_s: float) -> bytes:
