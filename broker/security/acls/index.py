@@ -7,7 +7,7 @@ prefix has. So a decision looks up a few keys, and reads no ACL of other princip
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from broker.security.acls.codes import EVERYBODY, WILDCARD, PatternType
@@ -15,11 +15,11 @@ from protocol.records.cluster_metadata import AccessControlEntryRecord
 
 Acl: TypeAlias = AccessControlEntryRecord
 
-_ByName: TypeAlias = dict[str, tuple[Acl, ...]]
+_ByName: TypeAlias = dict[str, list[Acl]]
 
 _Key = TypeVar("_Key", int, tuple[int, int, str])
 
-_NOTHING: Final[Mapping[str, tuple[Acl, ...]]] = {}
+_NOTHING: Final[Mapping[str, Sequence[Acl]]] = {}
 
 
 class AclIndex:
@@ -38,7 +38,7 @@ class AclIndex:
     def add(self, acl: Acl) -> None:
         """Put an ACL in force."""
         by_name = self._by_kind.setdefault((acl.resource_type, acl.pattern_type), {}).setdefault(acl.principal, {})
-        by_name[acl.resource_name] = (*by_name.get(acl.resource_name, ()), acl)
+        by_name.setdefault(acl.resource_name, []).append(acl)
         self._count(acl, 1)
 
     def remove(self, acl: Acl) -> None:
@@ -46,7 +46,7 @@ class AclIndex:
         kind = acl.resource_type, acl.pattern_type
         by_principal = self._by_kind[kind]
         by_name = by_principal[acl.principal]
-        others = tuple(one for one in by_name[acl.resource_name] if one.id != acl.id)
+        others = [one for one in by_name[acl.resource_name] if one.id != acl.id]
         if others:
             by_name[acl.resource_name] = others
         else:
