@@ -118,7 +118,7 @@ crash: $(VENV)/.test compiled  ## Kill the broker again and again while clients 
 simulate: $(VENV)/.test  ## Simulate brokers, disks, network and time: kills, power cuts, partitions; a seed repeats its run (SEEDS=100000, ARGS="--scenario replicated --seed 4711 --trace")
 	@$(BIN)/python -u -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
 
-fuzz: $(VENV)/.fuzz  ## Fuzz frames, SASL, decoders, batches and appends (RUNS=2000000 each, ARGS="--only frames")
+fuzz: $(VENV)/.fuzz  ## Fuzz frames, SASL, TLS, decoders, batches and appends (RUNS=2000000 each, ARGS="--only frames")
 	@$(BIN)/python -u -m tests.fuzz --runs $(or $(RUNS),2000000) $(ARGS)
 
 boards-picture: $(VENV)/.picture  ## Ten minutes of clients and Prometheus: has every panel data? Draws docs/pictures (ARGS="--minutes 3")

@@ -34,6 +34,7 @@ from bench import (
     report,
     session_cases,
     spark_cases,
+    tls_cases,
     transaction_cases,
 )
 from bench.limits import SocketOptions
@@ -67,6 +68,7 @@ ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
     "cold-reader": connection_cases.cold_reader,
 }
 OF_A_SCALE: dict[str, Callable[[Path, float], dict[str, float]]] = {
+    "tls": tls_cases.tls,
     "disturbers": connection_cases.disturbers,
     "partitions": partition_cases.partitions,
     "many-partitions": recovery_cases.many_partitions,

@@ -39,6 +39,11 @@ TARGETS = {
         for log in ("repeated", "compacted", "distinct")
     },
     **{
+        ("tls", f"{way}{figure}_ratio"): (">=", 1.0, "x as good as Apache Kafka in the same run")
+        for way in ("produce", "consume")
+        for figure in ("", "_cpu")
+    },
+    **{
         (f"replication-{case}", f"{figure}_ratio"): (">=", 1.0, "x as good as Apache Kafka in the same run")
         for case, figures in {
             "produce": ("mb_s", "leader_cpu_s_100mb", "follower_cpu_s_100mb", "p50_us", "p99_us"),

@@ -20,6 +20,15 @@ _PARTS: Final = {
 }
 
 
+_QUOTAS: Final = {
+    "produce": "bytes produced",
+    "fetch": "bytes fetched",
+    "request": "time",
+    "controllermutation": "changes of topics",
+}
+"""By Kafka's name of their metrics."""
+
+
 def _parts(request: str) -> list[Query]:
     """What its slowest hundredth spend their time with."""
     return [
@@ -89,6 +98,30 @@ REQUESTS: Final = Board(
                         total(per_second("kafka_server_socket_server_metrics_connection_close_total"), "listener"),
                         "{{listener}} closed",
                     ),
+                ),
+            ],
+        ),
+        Row(
+            "Clients that have a quota",
+            [
+                lines(
+                    "Throttled for",
+                    "On the average of the last minutes, by quota and by the user and client id that share it.",
+                    Unit.MS,
+                    *[
+                        Query(
+                            f"{of(f'kafka_server_{bean}_throttle_time')} > 0",
+                            f"{{{{user}}}} {{{{client_id}}}}: {quota}",
+                        )
+                        for bean, quota in _QUOTAS.items()
+                    ],
+                ),
+                lines(
+                    "Bytes produced and fetched",
+                    "What clients with a quota of bytes take.",
+                    Unit.BYTES_PER_S,
+                    Query(of("kafka_server_produce_byte_rate"), "{{user}} {{client_id}}: produced"),
+                    Query(of("kafka_server_fetch_byte_rate"), "{{user}} {{client_id}}: fetched"),
                 ),
             ],
         ),

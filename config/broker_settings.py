@@ -78,6 +78,8 @@ class BrokerSettings(Settings):
     replica_lag_time_max_ms: int = setting(ConfigType.LONG, "30000")
     replica_selector_class: str | None = setting(ConfigType.STRING, None)
     replica_socket_timeout_ms: int = setting(ConfigType.INT, "30000")
+    replication_quota_window_num: int = setting(ConfigType.INT, "11", "[1,...]")
+    replication_quota_window_size_seconds: int = setting(ConfigType.INT, "1", "[1,...]")
 
     # Network
     num_network_threads: int = setting(ConfigType.INT, "3", "[1,...]")
@@ -94,6 +96,8 @@ class BrokerSettings(Settings):
     max_connection_creation_rate: int = setting(ConfigType.INT, _NO_LIMIT_INT, "[0,...]")
     quota_window_num: int = setting(ConfigType.INT, "11", "[1,...]")
     quota_window_size_seconds: int = setting(ConfigType.INT, "1", "[1,...]")
+    controller_quota_window_num: int = setting(ConfigType.INT, "11", "[1,...]")
+    controller_quota_window_size_seconds: int = setting(ConfigType.INT, "1", "[1,...]")
     connections_max_idle_ms: int = setting(ConfigType.LONG, "600000")
     ottla_connection_max_in_flight: int = setting(ConfigType.INT, "64", "[1,...]")
 

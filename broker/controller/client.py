@@ -14,6 +14,7 @@ from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.controller.acl_changes import DeletedAcls, NewAcl
+    from broker.controller.client_quotas import QuotaAlteration, QuotaResult
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
     from broker.controller.feature_updates import FeatureUpdate
     from broker.controller.partition_creation import GrowthResult, MorePartitions
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
     from broker.metadata.image.metadata_image import MetadataImage
     from broker.request.faults import Fault
+    from broker.request.quota import MutationQuota
     from broker.security.acls.filters import AclFilter
 
 TokenChange = TypeVar("TokenChange", bound=Record)
@@ -51,10 +53,11 @@ class HeartbeatAnswer(NamedTuple):
 class AutoCreation(Protocol):
     """Creates topics that clients ask about, wherever the controller is."""
 
-    def auto_create(self, names: Iterable[str]) -> None:
+    def auto_create(self, names: Iterable[str], mutations: MutationQuota | None = None) -> None:
         """Create topics that a client asked about, with the broker's defaults; internal topics with their own settings.
 
-        There is no answer: the client asks again. Names that no topic may have are passed over.
+        There is no answer: the client asks again. Names that no topic may have are passed over, and so are topics that
+        ``mutations``, the client's quota, does not admit.
         """
 
 
@@ -74,6 +77,7 @@ class ControllerClient(AutoCreation, Protocol):
         timeout_ms: int,
         validate_only: bool,
         then: Callable[[list[TopicResult]], None],
+        mutations: MutationQuota | None = None,
     ) -> None:
         """Create topics, each with its own success or error (KIP-4).
 
@@ -82,6 +86,7 @@ class ControllerClient(AutoCreation, Protocol):
                 timeout_ms: how long the client waits; with 0 or less its time is over before anything is done.
             validate_only: check everything, create nothing.
             then: gets the results in the order of the request; names that came twice are at the end.
+            mutations: charged for the partitions of each topic; None where nothing limits the client.
         """
 
     def create_partitions(
@@ -91,6 +96,7 @@ class ControllerClient(AutoCreation, Protocol):
         timeout_ms: int,
         validate_only: bool,
         then: Callable[[list[GrowthResult]], None],
+        mutations: MutationQuota | None = None,
     ) -> None:
         """Give topics more partitions (KIP-195), with the arguments of `create_topics`.
 
@@ -98,7 +104,12 @@ class ControllerClient(AutoCreation, Protocol):
         """
 
     def delete_topics(
-        self, unwanted: Sequence[UnwantedTopic], *, timeout_ms: int, then: Callable[[list[DeletionResult]], None]
+        self,
+        unwanted: Sequence[UnwantedTopic],
+        *,
+        timeout_ms: int,
+        then: Callable[[list[DeletionResult]], None],
+        mutations: MutationQuota | None = None,
     ) -> None:
         """Delete topics by name or id (KIP-4, KIP-516), each with its own success or error."""
 
@@ -139,6 +150,19 @@ class ControllerClient(AutoCreation, Protocol):
 
     def delete_acls(self, unwanted: Sequence[AclFilter], *, then: Callable[[list[DeletedAcls]], None]) -> None:
         """Delete the ACLs of each filter (KIP-140). Raises `InvalidRequest` for too many."""
+
+    def alter_client_quotas(
+        self,
+        wanted: Sequence[QuotaAlteration],
+        *,
+        unknown_hosts: Collection[str],
+        validate_only: bool,
+        then: Callable[[list[QuotaResult]], None],
+    ) -> None:
+        """Change the quotas of clients (KIP-546), each entity with a success or error.
+
+        ``unknown_hosts``: host names in ``wanted`` that have no address.
+        """
 
     def alter_scram_credentials(
         self, wanted: Sequence[Deletion | Upsertion], *, then: Callable[[list[CredentialResult]], None]

@@ -49,6 +49,7 @@ from storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from broker.controller.acl_changes import DeletedAcls, NewAcl
     from broker.controller.broker_sessions import BrokerSessions
+    from broker.controller.client_quotas import QuotaAlteration, QuotaResult
     from broker.controller.cluster_view import ClusterView
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
     from broker.controller.feature_updates import FeatureUpdate
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from broker.controller.scram_credentials import CredentialResult, Deletion, Upsertion
     from broker.controller.topic_creation import NewTopic, TopicResult
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
+    from broker.request.quota import MutationQuota
     from broker.security.acls.filters import AclFilter
 
 log = logging.getLogger(__name__)
@@ -260,6 +262,7 @@ class LocalController:
         timeout_ms: int,
         validate_only: bool,
         then: Callable[[list[TopicResult]], None],
+        mutations: MutationQuota | None = None,
     ) -> None:
         from broker.controller.topic_creation import CreationDefaults, TopicPlanner, TopicResult
 
@@ -276,6 +279,7 @@ class LocalController:
                 replication_factor=self._settings.default_replication_factor,
                 log_config=self._configs.log_defaults(),
             ),
+            mutations=mutations,
         )
         results = planner.plan(topics)
         if planner.records and not validate_only:
@@ -293,6 +297,7 @@ class LocalController:
         timeout_ms: int,
         validate_only: bool,
         then: Callable[[list[GrowthResult]], None],
+        mutations: MutationQuota | None = None,
     ) -> None:
         from broker.controller.partition_creation import GrowthPlanner, GrowthResult
 
@@ -300,7 +305,7 @@ class LocalController:
             text = f"The request's timeout of {timeout_ms} ms was over before partitions could be added."
             then([GrowthResult(topic=wish.topic, error=ErrorCode.REQUEST_TIMED_OUT, message=text) for wish in wishes])
             return
-        planner = GrowthPlanner(self.image, self._placement())
+        planner = GrowthPlanner(self.image, self._placement(), mutations)
         results = planner.plan(wishes)
         if planner.records and not validate_only:
             self.append(planner.records, lambda: then(results))
@@ -348,7 +353,7 @@ class LocalController:
             chance=lambda below: int.from_bytes(self._ids.uuid()[8:], "big") % below,
         )
 
-    def auto_create(self, names: Iterable[str]) -> None:
+    def auto_create(self, names: Iterable[str], mutations: MutationQuota | None = None) -> None:
         from broker.controller.automatic_topics import automatic_topic
 
         missing = [name for name in dict.fromkeys(names) if name not in self.image.topics.by_name]
@@ -356,7 +361,7 @@ class LocalController:
         if wanted:
             # A metadata log without disk space has logged that itself.
             with suppress(DiskFull, TooManyOpenFiles):
-                self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals)
+                self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals, mutations=mutations)
 
     def delete_topics(
         self,
@@ -364,6 +369,7 @@ class LocalController:
         *,
         timeout_ms: int,
         then: Callable[[list[DeletionResult]], None],
+        mutations: MutationQuota | None = None,
     ) -> None:
         """Delete topics by name or id, each with its own success or error (KIP-4, KIP-516).
 
@@ -381,7 +387,7 @@ class LocalController:
         if error is not ErrorCode.NONE:
             then([DeletionResult(name=one.name, topic_id=one.topic_id, error=error, message=text) for one in unwanted])
             return
-        doomed, results = plan_deletion(self.image, unwanted)
+        doomed, results = plan_deletion(self.image, unwanted, mutations)
         if doomed:
             self.append([RemoveTopicRecord(topic_id=topic.topic_id) for topic in doomed], lambda: then(results))
             log.info("deleting topics %s", ", ".join(topic.name for topic in doomed))
@@ -428,6 +434,24 @@ class LocalController:
         """Give ``results`` once ``records``, or all that was appended before, are durable."""
         if records:
             self.append(records, lambda: then(results))
+        else:
+            self._raft.when_durable(lambda: then(results))
+
+    def alter_client_quotas(
+        self,
+        wanted: Sequence[QuotaAlteration],
+        *,
+        unknown_hosts: Collection[str],
+        validate_only: bool,
+        then: Callable[[list[QuotaResult]], None],
+    ) -> None:
+        from broker.controller.client_quotas import QuotaPlanner
+
+        planner = QuotaPlanner(self.image, unknown_hosts)
+        results = planner.plan(wanted)
+        if planner.records and not validate_only:
+            self.append(planner.records, lambda: then(results))
+            log.info("changed %d quotas of clients", len(planner.records))
         else:
             self._raft.when_durable(lambda: then(results))
 

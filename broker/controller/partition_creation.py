@@ -16,6 +16,7 @@ from broker.request.faults import (
     PolicyViolation,
     UnknownTopicOrPartition,
 )
+from broker.request.quota import MutationQuota
 from protocol.errors import ErrorCode
 
 
@@ -41,7 +42,9 @@ class GrowthResult(NamedTuple):
 class GrowthPlanner:
     """Plans new partitions against one image: the records to append, and what to answer once they are durable."""
 
-    def __init__(self, image: MetadataImage, placement: Placement) -> None:
+    def __init__(self, image: MetadataImage, placement: Placement, mutations: MutationQuota | None = None) -> None:
+        """``mutations`` is charged for each topic; None where nothing limits the client."""
+        self._mutations = mutations
         self._image = image
         self._placement = placement
         self.records: list[Record] = []
@@ -103,6 +106,8 @@ class GrowthPlanner:
             brokers = wish.assignments
             for index, replicas in zip(added, brokers, strict=True):
                 self._placement.check_assignment(index, replicas, replication_factor)
+        if self._mutations is not None:
+            self._mutations.charge(len(added))
         self.records += [
             partition_record(topic.topic_id, self._placement.partition(index, replicas))
             for index, replicas in zip(added, brokers, strict=True)

@@ -22,6 +22,7 @@ from broker.request.faults import (
     InvalidTopic,
     TopicAlreadyExists,
 )
+from broker.request.quota import MutationQuota
 from broker.runtime.clock import Ids
 from config.errors import InvalidConfig
 from config.log_config import LogConfig, validate_topic_overrides
@@ -77,7 +78,10 @@ class TopicPlanner:
         ids: Ids,
         placement: Placement,
         defaults: CreationDefaults,
+        mutations: MutationQuota | None = None,
     ) -> None:
+        """``mutations`` is charged for each topic; None where nothing limits the client."""
+        self._mutations = mutations
         self._image = image
         self._ids = ids
         self._placement = placement
@@ -125,6 +129,8 @@ class TopicPlanner:
             self._check_name(topic.name)
             configs = self._checked_configs(topic)
             replicas = self._assigned(topic) if topic.assignments else self._placed(topic)
+            if self._mutations is not None:
+                self._mutations.charge(len(replicas))
         except Fault as fault:
             return _refusal(topic.name, fault)
         topic_id = self._ids.uuid()
@@ -209,4 +215,4 @@ class TopicPlanner:
 
 
 def _refusal(name: str, fault: Fault) -> TopicResult:
-    return TopicResult(name=name, error=fault.code, message=str(fault))
+    return TopicResult(name=name, error=fault.code, message=str(fault) or None)

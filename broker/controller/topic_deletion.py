@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import TopicImage
+from broker.request.faults import ThrottlingQuotaExceeded
+from broker.request.quota import MutationQuota
 from protocol.errors import ErrorCode
 from protocol.schema import NO_UUID
 
@@ -27,11 +29,12 @@ class DeletionResult(NamedTuple):
 
 
 def plan_deletion(
-    image: MetadataImage, unwanted: Sequence[UnwantedTopic]
+    image: MetadataImage, unwanted: Sequence[UnwantedTopic], mutations: MutationQuota | None = None
 ) -> tuple[list[TopicImage], list[DeletionResult]]:
     """The topics to remove, and one result for each topic asked for.
 
-    A topic that is named more than once, by name or id, is not deleted; it gets one result.
+    A topic that is named more than once, by name or id, is not deleted; it gets one result. ``mutations`` is charged
+    for each topic that is; None where nothing limits the client.
     """
     results: list[DeletionResult] = []
     names: list[str] = []
@@ -71,6 +74,13 @@ def plan_deletion(
             results.append(_invalid(named, "The provided topic name maps to an ID that was already supplied."))
         else:
             doomed[found.name] = (found, DeletionResult(name=found.name, topic_id=topic_id))
+    if mutations is not None:
+        for name, (unneeded, result) in list(doomed.items()):
+            try:
+                mutations.charge(len(unneeded.partitions))
+            except ThrottlingQuotaExceeded as fault:
+                results.append(result._replace(error=fault.code))
+                del doomed[name]
     results += [result for _, result in doomed.values()]
     return [topic for topic, _ in doomed.values()], results
 

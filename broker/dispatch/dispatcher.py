@@ -7,6 +7,7 @@ from broker.dispatch.registry import Registry, Route
 from broker.request.context import ApiVersionRange, RequestContext
 from broker.request.faults import error_code_of
 from broker.request.gate import gate_of
+from broker.request.quota import Quotas
 from broker.request.response import ResponseSlot
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -48,6 +49,8 @@ class Dispatcher:
         self._registry = registry
         self._controller_registry = controller_registry or Registry()
         self.stats = DispatcherStats()
+        self.quotas: Quotas | None = None
+        """Charges the clients; None while the cluster has no quota of clients."""
 
     def handle(self, slot: ResponseSlot) -> None:
         """Serve one request."""
@@ -56,10 +59,12 @@ class Dispatcher:
         stream = slot.stream
         session = stream.session
         gate = None
+        quotas = self.quotas
+        quota = None
         try:
             if session.is_plain:
                 repeats = stream.repeats
-                if repeats is not None and repeats.take(slot):
+                if repeats is not None and (quotas is None or quotas.spare(session)) and repeats.take(slot):
                     return
             else:
                 gate = gate_of(session)
@@ -73,15 +78,24 @@ class Dispatcher:
                     return
                 if session.is_on_controller_listener:
                     registry = self._controller_registry
-            session.client_id = header.client_id
+            if session.client_id != header.client_id:
+                session.client_id = header.client_id
+                stream.forget_repeats()
             route = registry.route(header.api_key, header.api_version)
             if route is None:
                 self._refuse_version(registry, header, frame, position, slot)
                 return
             slot.kind = route.kind
             context = RequestContext(header.api_version, header.correlation_id, header.client_id, slot, registry)
-            # A shortcut serves before the gate could refuse.
-            if gate is None and route.shortcut is not None and route.shortcut(frame, position, context):
+            if quotas is not None and session.is_authenticated:
+                quota = context.quota = quotas.of_request(slot, header.api_key)
+            # A shortcut serves before the gate could refuse, and charges nothing.
+            if (
+                gate is None
+                and quota is None
+                and route.shortcut is not None
+                and route.shortcut(frame, position, context)
+            ):
                 return
             request, _ = route.decode(frame, position)
         except Malformed as reason:
@@ -106,6 +120,8 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - the faults table logs what it does not know
             self._answer_failure(route, request, context, error)
             return
+        if quota is not None:
+            quota.handled()
         if answer is None and not slot.is_filled and not route.keeps_frame:
             slot.release_frame()
 

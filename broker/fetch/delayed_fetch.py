@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from broker.fetch.read_rules import FetchRequirements
-from broker.fetch.round import Fetch, FetchResult, FetchRound, PartitionRead
+from broker.fetch.round import Fetch, FetchResult, FetchRound, PartitionRead, concluded
 from broker.runtime.purgatory import DelayedOperation
 from storage.errors import StorageError
 
@@ -31,6 +31,9 @@ class DelayedFetch(DelayedOperation):
                 continue
             if not partition.is_readable_at(one.fetch_offset, one.current_leader_epoch, only_leader):
                 return self.complete()
+            follower = self._requirements.follower
+            if follower is not None and follower.is_withheld(partition):
+                continue
             try:
                 end = partition.visible_end(self._requirements.isolation)
                 available += partition.log.readable_bytes(one.fetch_offset, end, one.max_bytes)
@@ -43,7 +46,8 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Read all partitions again, within the same limits, and answer with what there is."""
         partitions = self._fetch.partitions()
-        self._then(self._fetch.conclude(partitions, FetchRound(partitions, self._requirements).reads))
+        reads = FetchRound(partitions, self._requirements).reads
+        self._then(concluded(self._fetch, self._requirements, partitions, reads))
         self._let_go()
 
     def on_expiration(self) -> None:

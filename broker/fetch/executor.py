@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from broker.fetch.delayed_fetch import DelayedFetch
 from broker.fetch.read_rules import FetchRequirements, count_fetches
-from broker.fetch.round import Fetch, FetchResult, FetchRound
+from broker.fetch.round import Fetch, FetchResult, FetchRound, concluded
 from broker.runtime.purgatory import Purgatory
 from broker.runtime.worker_thread import WorkerThread
 from storage.read_ahead import ReadAhead
@@ -35,7 +35,7 @@ class FetchExecutor:
             self._when_in_memory(found.ahead, lambda: self._purgatory.watch(waiting, fetch.wakers(), max_wait_ms))
             return
         if requirements.is_enough(found.size) or found.must_answer or not (wakers := fetch.wakers()):
-            then(fetch.conclude(partitions, found.reads))
+            then(concluded(fetch, requirements, partitions, found.reads))
             return
         self._purgatory.watch(DelayedFetch(fetch, requirements, then), wakers, requirements.max_wait_ms)
 

@@ -18,6 +18,7 @@ from storage.reading import LogRead
 if TYPE_CHECKING:
     from broker.fetch.replica_choice import ReplicaChoice
     from broker.replication.follower import Follower
+    from broker.request.quota import RequestQuota
 
 FOLLOWERS_SERVE_SINCE_VERSION: Final = 11
 """The version of Fetch from which on a consumer may read from a follower (KIP-392)."""
@@ -33,6 +34,7 @@ class FetchRequirements:
         "max_wait_ms",
         "min_bytes",
         "only_leader",
+        "quota",
         "replica_choice",
         "wants_aborted",
     )
@@ -48,6 +50,7 @@ class FetchRequirements:
         only_leader: bool = True,
         follower: Follower | None = None,
         replica_choice: ReplicaChoice | None = None,
+        quota: RequestQuota | None = None,
     ) -> None:
         """``fetch_max_bytes``: the broker's own limit for every answer, which caps both numbers of bytes."""
         self.isolation = isolation
@@ -57,6 +60,8 @@ class FetchRequirements:
         """Which replicas are closer to the consumer; None where it reads from leaders."""
         self.follower = follower
         """Whose fetch it is; None for a consumer's."""
+        self.quota = quota
+        """The quotas of the client; None where nothing limits it."""
         self.wants_aborted = isolation is FetchIsolation.TXN_COMMITTED
         """Whether the aborted transactions in the records are answered, too (KIP-98)."""
         self.max_bytes = min(max_bytes, fetch_max_bytes)
@@ -80,6 +85,7 @@ class FetchRequirements:
             only_leader=self.only_leader,
             follower=self.follower,
             replica_choice=self.replica_choice,
+            quota=self.quota,
         )
 
 

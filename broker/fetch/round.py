@@ -17,6 +17,9 @@ from storage.sentinels import NO_EPOCH, NO_OFFSET
 
 NO_TOPIC_ID = bytes(16)
 
+ANSWERED_BYTES = 45
+"""What a partition adds to an answer beside its records, about."""
+
 
 PartitionKey = tuple[bytes | str, int]
 """What distinguishes a partition of a fetch from the others: topic id, or topic name before version 13, and index."""
@@ -173,10 +176,16 @@ def _read(
             if requirements.wants_aborted:
                 read.aborted_transactions = ()
             return read
-    found, read.aborted_transactions = read_records(
-        partition, fetch.fetch_offset, fetch.max_bytes, requirements, budget, in_memory_only
-    )
-    read.region = found.region
+    follower = requirements.follower
+    if follower is not None and follower.is_withheld(partition):
+        # Nothing is read, and the offset is checked all the same.
+        offset = fetch.fetch_offset
+        log.read(offset, max_bytes=0, upper_bound_offset=offset, at_least_one_batch=False)
+    else:
+        found, read.aborted_transactions = read_records(
+            partition, fetch.fetch_offset, fetch.max_bytes, requirements, budget, in_memory_only
+        )
+        read.region = found.region
     if requirements.follower is not None:
         requirements.follower.has_fetched(partition, fetch.fetch_offset, fetch.log_start_offset)
         read.high_watermark = log.high_watermark  # which this fetch may have moved
@@ -230,8 +239,27 @@ class Fetch(ABC):
         return False
 
     @abstractmethod
+    def withhold(self) -> FetchResult:
+        """The answer without any partition: the client has exceeded a quota."""
+
+    @abstractmethod
     def conclude(self, partitions: Sequence[PartitionFetch], reads: Sequence[PartitionRead]) -> FetchResult:
         """What to answer, from the reads of ``partitions``, which `partitions` has just returned."""
+
+
+def concluded(
+    fetch: Fetch,
+    requirements: FetchRequirements,
+    partitions: Sequence[PartitionFetch],
+    reads: Sequence[PartitionRead],
+) -> FetchResult:
+    """What to answer, from the reads of ``partitions``, as far as the client's quotas admit it."""
+    quota = requirements.quota
+    if quota is not None:
+        size = sum(ANSWERED_BYTES + (0 if read.region is None else read.region.size) for read in reads)
+        if not quota.admits_fetch(size):
+            return fetch.withhold()
+    return fetch.conclude(partitions, reads)
 
 
 def located_first(fetches: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:

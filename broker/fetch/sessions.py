@@ -283,6 +283,10 @@ class FullFetch(Fetch):
     def wakers(self) -> Collection[Hashable]:
         return [fetch.partition for fetch in self._partitions if fetch.partition is not None]
 
+    def withhold(self) -> FetchResult:
+        """The client asks for everything again: no session is made."""
+        return FetchResult(NO_SESSION, ())
+
     def conclude(self, partitions: Sequence[PartitionFetch], reads: Sequence[PartitionRead]) -> FetchResult:
         """Everything is answered."""
         session_id = NO_SESSION
@@ -310,6 +314,10 @@ class IncrementalFetch(Fetch):
     def is_superseded(self) -> bool:
         """Whether the session is closed or has taken another request, whose sender does not wait for this answer."""
         return self._session.is_closed or self._session.epoch != self._epoch
+
+    def withhold(self) -> FetchResult:
+        """The session remembers nothing of this fetch: what has changed is answered next time."""
+        return self.conclude((), ())
 
     def conclude(self, partitions: Sequence[PartitionFetch], reads: Sequence[PartitionRead]) -> FetchResult:
         """Only what has changed is answered."""

@@ -27,6 +27,7 @@ from broker.request.faults import (
 )
 from broker.runtime import loggers
 from config.errors import InvalidConfig, SettingsError
+from config.refusals import is_security_key
 from config.resources import ConfigResource
 from protocol.messages.configs import (
     AlterConfigsRequest,
@@ -137,10 +138,11 @@ class AlterConfigsHandler:
 
     def _check_files(self, wanted: Alteration | Replacement) -> None:
         """Refuse keys and certificates that this broker could not use. Raises a `Fault`."""
-        if self._configs.check_files is None:
+        own = self._configs.own(ConfigResource.BROKER, wanted.resource.name)
+        if self._configs.check_files is None or not any(map(is_security_key, wanted.named(own))):
             return
         try:
-            after = wanted.applied_to(self._configs.own(ConfigResource.BROKER, wanted.resource.name))
+            after = wanted.applied_to(own)
         except InvalidConfig:
             return  # the controller refuses the change
         try:

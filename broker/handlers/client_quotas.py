@@ -1,12 +1,16 @@
 """DescribeClientQuotas and AlterClientQuotas (API keys 48 and 49; KIP-546, KIP-612)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from broker.controller.client import ControllerClient
+from broker.controller.client_quotas import ENTITY_TYPES, IP, QuotaAlteration, QuotaChange, QuotaResult
 from broker.metadata.cache import MetadataCache
+from broker.network.host_addresses import address_of, unknown_hosts
 from broker.request.context import Operation, RequestContext, ResourceType
-from broker.request.faults import ClusterAuthorizationFailed, Fault, InvalidRequest, UnsupportedVersion
+from broker.request.faults import ClusterAuthorizationFailed, InvalidRequest, UnsupportedVersion, error_code_of
+from broker.runtime.worker_thread import WorkerThread
 from protocol.messages.client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -14,24 +18,10 @@ from protocol.messages.client_quotas import (
     DescribeClientQuotasResponse,
 )
 from protocol.records.cluster_metadata import ClientQuotaRecord
+from storage.errors import StorageError
 
 Component = DescribeClientQuotasRequest.Component
 Entry = DescribeClientQuotasResponse.Entry
-
-USER: Final = "user"
-CLIENT_ID: Final = "client-id"
-IP: Final = "ip"
-
-_KEYS: Final[Mapping[str, frozenset[str]]] = {
-    USER: frozenset(
-        {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"},
-    ),
-    CLIENT_ID: frozenset(
-        {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"},
-    ),
-    IP: frozenset({"connection_creation_rate"}),
-}
-"""What is limited, by the type of the entity that it is limited for."""
 
 
 class MatchType(IntEnum):
@@ -61,10 +51,15 @@ class _Filter(NamedTuple):
 
 
 class ClientQuotasHandler:
-    """Describes the quotas of an adopted directory. None is enforced here yet, so that none can be set."""
+    """Describes the quotas of clients, and asks the controller to change them."""
 
-    def __init__(self, metadata: MetadataCache) -> None:
+    def __init__(
+        self, controller: Callable[[], ControllerClient], metadata: MetadataCache, resolver: WorkerThread
+    ) -> None:
+        """``controller`` gives the one in this process, where there is one; ``resolver``: looks up host names."""
+        self._controller = controller
         self._metadata = metadata
+        self._resolver = resolver
 
     def describe_client_quotas(
         self, request: DescribeClientQuotasRequest, context: RequestContext
@@ -82,13 +77,34 @@ class ClientQuotasHandler:
                 entry.values.append(Entry.Value(key=record.key, value=record.value))
         return DescribeClientQuotasResponse(error_message="", entries=list(entries.values()))
 
-    def alter_client_quotas(
-        self, request: AlterClientQuotasRequest, context: RequestContext
-    ) -> AlterClientQuotasResponse:
-        """Say of each entity why nothing is changed."""
+    def alter_client_quotas(self, request: AlterClientQuotasRequest, context: RequestContext) -> None:
+        """Answer once every quota that could be changed is durable."""
         if not context.may(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not alter the quotas of clients")
-        return AlterClientQuotasResponse(entries=[_altered(entry) for entry in request.entries])
+        wanted = [
+            QuotaAlteration(
+                {part.entity_type: part.entity_name for part in entry.entity},
+                [QuotaChange(change.key, None if change.remove else change.value) for change in entry.ops],
+            )
+            for entry in request.entries
+        ]
+
+        def alter(unknown: Collection[str]) -> None:
+            try:
+                self._controller().alter_client_quotas(
+                    wanted,
+                    unknown_hosts=unknown,
+                    validate_only=request.validate_only,
+                    then=lambda results: context.respond(_altered(results)),
+                )
+            except StorageError as error:
+                context.refuse(request, error_code_of(error), str(error))
+
+        hosts = {name for alteration in wanted if (name := alteration.entity.get(IP)) and address_of(name) is None}
+        if hosts:
+            self._resolver.submit(lambda: unknown_hosts(hosts), alter, lambda _: alter(hosts))
+        else:
+            alter(())
 
 
 def _filter(components: Sequence[Component], *, strict: bool) -> _Filter:
@@ -99,7 +115,7 @@ def _filter(components: Sequence[Component], *, strict: bool) -> _Filter:
             raise InvalidRequest("Invalid empty entity type.")
         if entity_type in found.names or entity_type in found.any_name:
             raise InvalidRequest(f"Entity type {entity_type} cannot appear more than once in the filter.")
-        if entity_type not in _KEYS:
+        if entity_type not in ENTITY_TYPES:
             raise UnsupportedVersion(f"Unsupported entity type {entity_type}")
         match component.match_type:
             case MatchType.EXACT:
@@ -134,30 +150,18 @@ def _entry(entity: Mapping[str, str | None]) -> Entry:
     return Entry(entity=parts, values=[])
 
 
-def _altered(entry: AlterClientQuotasRequest.Entry) -> AlterClientQuotasResponse.Entry:
-    answer = AlterClientQuotasResponse.Entry(
-        entity=[
-            AlterClientQuotasResponse.Entry.Entity(entity_type=part.entity_type, entity_name=part.entity_name)
-            for part in entry.entity
+def _altered(results: Sequence[QuotaResult]) -> AlterClientQuotasResponse:
+    of_entry = AlterClientQuotasResponse.Entry
+    return AlterClientQuotasResponse(
+        entries=[
+            of_entry(
+                error_code=result.error,
+                error_message=result.message,
+                entity=[
+                    of_entry.Entity(entity_type=entity_type, entity_name=name)
+                    for entity_type, name in result.entity.items()
+                ],
+            )
+            for result in results
         ]
     )
-    try:
-        _check_alteration(entry)
-    except Fault as fault:
-        answer.error_code = fault.code
-        answer.error_message = str(fault)
-    return answer
-
-
-def _check_alteration(entry: AlterClientQuotasRequest.Entry) -> None:
-    if not entry.entity:
-        raise InvalidRequest("Invalid empty client quota entity")
-    for part in entry.entity:
-        if part.entity_type not in _KEYS:
-            raise InvalidRequest(f"Unhandled client quota entity type: {part.entity_type}")
-    for change in entry.ops:
-        if not all(change.key in _KEYS[part.entity_type] for part in entry.entity):
-            raise InvalidRequest(f"Invalid configuration key {change.key}")
-    if entry.ops:
-        # To say that the quota is set would be a lie: clients would not be held to it.
-        raise UnsupportedVersion("this broker holds no client to a quota yet, so that none can be set")

@@ -105,15 +105,22 @@ class FetchHandler:
             )
         except Fault as fault:
             return FetchResponse(error_code=fault.code, responses=[])
+        quota = context.quota
+        if quota is not None and follower_id is not None:
+            quota.exempt()
+        most_bytes = self._fetch_max_bytes
+        if quota is not None and follower_id is None:
+            most_bytes = min(most_bytes, quota.most_fetched)
         requirements = FetchRequirements(
             isolation=isolation,
             min_bytes=request.min_bytes,
             max_bytes=request.max_bytes,
             max_wait_ms=request.max_wait_ms,
-            fetch_max_bytes=self._fetch_max_bytes,
+            fetch_max_bytes=most_bytes,
             only_leader=terms.only_leader,
             follower=None if follower_id is None else self._follower(follower_id),
             replica_choice=choice,
+            quota=quota,
         )
         self._executor.fetch(fetch, requirements, then=partial(self._answer, context, requirements.follower))
         return None

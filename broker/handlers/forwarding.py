@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
 from broker.membership.forwarder import ClientRequest, Forwarder, ForwardingFailed, NotForwardable
-from broker.request.context import RequestContext
+from broker.request.context import RequestContext, TellsThrottleTime
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response, encode_request
 from protocol.messages import (
@@ -60,7 +60,10 @@ class ForwardingHandler:
         kind = response_class(describe(type(request)).key)
 
         def answered(response: bytes) -> None:
-            context.count_errors(decode_response(kind, version, response)[1])
+            answer = decode_response(kind, version, response)[1]
+            if isinstance(answer, TellsThrottleTime) and answer.throttle_time_ms > 0:
+                context.throttle(answer.throttle_time_ms)  # the controller has charged the client
+            context.count_errors(answer)
             context.slot.fill((_SIZE.pack(len(response)), response))
 
         self._send(bytes(context.slot.frame), request, context, answered)

@@ -27,6 +27,11 @@ _FORBIDDEN = "Authorization failed."
 TOPIC_IDS_SINCE_VERSION = 6
 DELETION_DISABLED_SINCE_VERSION = 3
 
+CREATION_STRICT_SINCE_VERSION = 6
+GROWTH_STRICT_SINCE_VERSION = 3
+DELETION_STRICT_SINCE_VERSION = 5
+"""From these versions on a client is refused that has exceeded its quota of changes; before, it is throttled only."""
+
 
 class TopicsHandler:
     """Asks the controller to create and delete topics, and to give them more partitions."""
@@ -69,6 +74,7 @@ class TopicsHandler:
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
             then=created,
+            mutations=context.mutations(is_strict=context.api_version >= CREATION_STRICT_SINCE_VERSION),
         )
 
     def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> None:
@@ -92,7 +98,12 @@ class TopicsHandler:
             answers = [_deleted(result, context.api_version) for result in [*results, *refused]]
             context.respond(DeleteTopicsResponse(responses=answers))
 
-        self._controller.delete_topics(allowed, timeout_ms=request.timeout_ms, then=deleted)
+        self._controller.delete_topics(
+            allowed,
+            timeout_ms=request.timeout_ms,
+            then=deleted,
+            mutations=context.mutations(is_strict=context.api_version >= DELETION_STRICT_SINCE_VERSION),
+        )
 
     def create_partitions(self, request: CreatePartitionsRequest, context: RequestContext) -> None:
         """Answer once every partition that could be added is durable."""
@@ -119,6 +130,7 @@ class TopicsHandler:
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
             then=created,
+            mutations=context.mutations(is_strict=context.api_version >= GROWTH_STRICT_SINCE_VERSION),
         )
 
     def _refusal(self, topic: UnwantedTopic, context: RequestContext) -> DeletionResult | None:

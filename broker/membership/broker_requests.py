@@ -80,8 +80,9 @@ class BrokerRequests:
         self._wanted_blocks.append(then)
         self._is_wanted.set()
 
-    def auto_create(self, names: Iterable[str]) -> None:
-        """Create topics that a client asked about; there is no answer, the client asks again."""
+    def auto_create(self, names: Iterable[str], mutations: object = None) -> None:
+        """Create topics that a client asked about; there is no answer, the client asks again. They are charged to this
+        broker, not to ``mutations`` of the client."""
         for name in names:
             if len(self._new_topics) < MOST_NEW_TOPICS:
                 self._new_topics[name] = None

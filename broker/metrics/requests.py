@@ -74,9 +74,7 @@ _MEASURES: Final = (
     _Measure(_distribution("ResponseSendTimeMs", "Milliseconds of sending the answer"), attrgetter("send")),
     _Measure(_distribution("RequestBytes", "Sizes of requests in bytes"), attrgetter("sizes"), divisor=1),
 )
-THROTTLE: Final = _distribution(
-    "ThrottleTimeMs", "Milliseconds of throttling by a quota: always 0, there are no quotas here"
-)
+THROTTLE: Final = _distribution("ThrottleTimeMs", "Milliseconds for which the client is throttled by a quota")
 CONVERSIONS: Final = _distribution(
     "MessageConversionsTimeMs", "Milliseconds of converting records: always 0, no records are converted"
 )
@@ -114,7 +112,9 @@ class Requests:
         for families, of, divisor in _MEASURES:
             counted = [Counted((name,), self._recent(name, of), total) for name, total in totals.items()]
             yield from families.collect(counted, divisor=divisor)
-        yield from THROTTLE.collect(Counted((name,), _NEVER, total) for name, total in totals.items())
+        yield from THROTTLE.collect(
+            Counted((name,), self._recent_throttles(name), total) for name, total in totals.items()
+        )
         for families in (CONVERSIONS, TEMPORARY):
             yield from families.collect(
                 Counted((name,), _NEVER, total) for name, total in totals.items() if name in _CONVERTING
@@ -132,6 +132,12 @@ class Requests:
         parts = (FETCH_CONSUMER, FETCH_FOLLOWER) if name == _FETCH else (name,)
         recent = [of(api).recent() for part in parts if (api := self._api(part)) is not None]
         return recent[0] if len(recent) == 1 else [sum(counts) for counts in zip(*recent, strict=True)]
+
+    def _recent_throttles(self, name: str) -> list[int]:
+        """Requests by for how long they have throttled their client: most of them for no time."""
+        recent = self._recent(name, attrgetter("throttle"))
+        recent[0] += max(sum(self._recent(name, attrgetter("total"))) - sum(recent), 0)
+        return recent
 
     def _api(self, name: str) -> ApiStats | None:
         return self._stats.apis.get(name)

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from broker.raft.observers import Observers
     from broker.raft.single_voter_log import SingleVoterLog
     from broker.replication.replica_manager import ReplicaManager
+    from broker.replication.throttles import ReplicationThrottles
     from broker.request.channel import RequestChannel
     from broker.runtime.clock import Clock
     from broker.runtime.worker_thread import FlusherStats
     from broker.security.acls.standard_authorizer import StandardAuthorizer
+    from broker.security.quotas.usage import QuotaUsage
     from config.broker_settings import BrokerSettings
     from storage.log_manager import LogManager
 
@@ -73,6 +75,10 @@ class MetricSources:
     retention_hold: "RetentionHold | None" = None
     certificate_expiry_s: "Callable[[], Mapping[str, float]] | None" = None
     """Gives when the certificate of each listener expires, as Unix time; None where no listener has TLS."""
+    client_quotas: "QuotaUsage | None" = None
+    """None while the cluster has no quota of clients."""
+    replication_throttles: "ReplicationThrottles | None" = None
+    """None where there are no other brokers."""
     on_period: list[Callable[[], None]] = field(default_factory=list)
     """Called whenever a period is over."""
 

@@ -19,6 +19,7 @@ from broker.metrics.metadata import Metadata
 from broker.metrics.network import Network
 from broker.metrics.pages import Pages
 from broker.metrics.peers import Peers
+from broker.metrics.quotas import Quotas
 from broker.metrics.replicas import Replicas
 from broker.metrics.requests import Requests
 from broker.metrics.series import Family
@@ -36,6 +37,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "Clients that authenticate": Authentication.families,
     "What clients may do": Authorization.families,
     "Certificates": Tls.families,
+    "Clients and replicas that have a quota": Quotas.families,
     "Replicas, requests that wait, fetch sessions": Replicas.families,
     "Followers: replicas that this node fetches from other brokers": (*Fetchers.families, *fetchers.LAG_FAMILIES),
     "Topics": topics.FAMILIES,
@@ -80,6 +82,7 @@ def make_pages(sources: MetricSources) -> Pages:
             Authentication(sources),
             Authorization(sources),
             Tls(sources),
+            Quotas(sources),
             Replicas(sources, surveyor),
             Fetchers(sources),
             Groups(sources, groups),

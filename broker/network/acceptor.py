@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 MOST_A_TURN: Final = 32
 """Connections accepted before the loop turns."""
 
+MOST_REFUSED: Final = 256
+"""Connections that are held until they are closed for the quota of their address; more of them are closed at once."""
+
 REST_MS: Final = 1_000
 """How long nothing is accepted when the system is out of descriptors or memory, or forbids it."""
 
@@ -55,7 +58,7 @@ class AcceptorStats:
     def __init__(self) -> None:
         self.accepted = 0
         self.refused = 0
-        """Connections closed at once for their address's limit."""
+        """Connections closed for the limits of their address."""
         self.blocked_ms = 0
         """Time in which no connection was accepted for a limit on connections, or on new ones a second."""
         self.delayed = 0
@@ -119,6 +122,8 @@ class Acceptor:
         self._delayed: tuple[socket.socket, str, int] | None = None
         """A connection that came too early, with its address and port; the connections behind it are in the backlog."""
         self._blocked_since_ms: int | None = None
+        self._refused: set[socket.socket] = set()
+        """Connections that are closed after a while, for the quota of their address."""
         limits.register(listener, self._close_excess)
 
     def bind(self) -> int:
@@ -151,6 +156,8 @@ class Acceptor:
         if self._delayed is not None:
             self._delayed[0].close()
             self._delayed = None
+        while self._refused:
+            self._refused.pop().close()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -180,6 +187,12 @@ class Acceptor:
             self._admit(accepted, host, port)
 
     def _admit(self, accepted: socket.socket, host: str, port: int) -> None:
+        of_addresses = self._limits.of_addresses
+        if of_addresses is not None:
+            delay_ms = of_addresses.delay_ms(host, self._clock.monotonic_ms())
+            if delay_ms:
+                self._close_later(accepted, host, delay_ms)
+                return
         if not self._limits.opened(self.listener, host):
             self.stats.refused += 1
             log.info(
@@ -242,6 +255,24 @@ class Acceptor:
         now_ms = self._clock.monotonic_ms()
         self._blocked_since_ms = now_ms
         self._alarm = self._clock.call_at(now_ms + delay_ms, self._on_delay_over)
+
+    def _close_later(self, accepted: socket.socket, host: str, delay_ms: int) -> None:
+        """The address opens too many connections a second. A client that is refused at once would try again at once."""
+        self.stats.refused += 1
+        log.info(
+            "Refused a connection from %s on %s: it opens too many a second (the quota connection_creation_rate)",
+            host,
+            self.listener,
+        )
+        if len(self._refused) >= MOST_REFUSED:
+            accepted.close()
+            return
+        self._refused.add(accepted)
+        self._clock.call_at(self._clock.monotonic_ms() + delay_ms, lambda: self._close_refused(accepted))
+
+    def _close_refused(self, accepted: socket.socket) -> None:
+        accepted.close()
+        self._refused.discard(accepted)
 
     def _on_delay_over(self) -> None:
         self._alarm = None

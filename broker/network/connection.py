@@ -11,7 +11,8 @@ from broker.network.processor_state import ProcessorState
 from broker.network.receive_buffer import WHOLE_FROM, ReceiveBuffer, cut_copies
 from broker.network.send_buffer import RegionCutShort, SendOutcome
 from broker.network.send_turns import Sender
-from broker.network.transport import Handshake, HandshakeFailed, PeerViolation, Transport
+from broker.network.transport import Handshake, Transport
+from broker.network.transport_errors import HandshakeFailed, PeerViolation
 from broker.request.gate import gate_of
 from broker.request.response import NO_FRAME, RequestStream, ResponseSlot
 from broker.request.session import Session

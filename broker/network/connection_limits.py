@@ -3,7 +3,7 @@
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from broker.network.socket_options import plain_address
 from broker.runtime.rate import Rate
@@ -37,6 +37,13 @@ class LimitSettings(NamedTuple):
     """`quota.window.size.seconds`. No connection is delayed for longer."""
 
 
+class AddressLimits(Protocol):
+    """The quotas of new connections by address, which clients set (KIP-612)."""
+
+    def delay_ms(self, address: str, now_ms: int) -> int:
+        """Count a new connection of an address; after how long it has to be closed, 0 where it may stay."""
+
+
 class ConnectionLimits:
     """Counts connections for all acceptors.
 
@@ -55,6 +62,8 @@ class ConnectionLimits:
         self._waiting: list[Callable[[], None]] = []
         self._rate = self._new_rate()
         self._rate_of_listener: dict[str, Rate] = {}
+        self.of_addresses: AddressLimits | None = None
+        """None while no quota limits new connections by address."""
 
     def register(self, listener: str, close_excess: Callable[[], None]) -> None:
         """There is such a listener. ``close_excess`` closes the connections above a limit that was lowered."""

@@ -70,7 +70,7 @@ class SocketServer:
         self._loop = loop
         self._clock = clock
         self._channel = channel
-        self._limits = ConnectionLimits(limit_settings(settings))
+        self.limits = ConnectionLimits(limit_settings(settings))
         memory = RequestMemory(settings.queued_max_request_bytes, loop.call_soon, clock)
         self._buffers = BufferPool(memory, clock)
         self._pool = self._make_processors()
@@ -126,7 +126,7 @@ class SocketServer:
         """Apply the settings that can change while the broker runs. Limits that name a host without an address are not
         applied."""
         try:
-            self._limits.update(limit_settings(settings))
+            self.limits.update(limit_settings(settings))
         except UnknownHost as error:
             log.warning("connection limits stay as they were: %s", error)
         self._pool.resize(settings.num_network_threads)
@@ -168,7 +168,7 @@ class SocketServer:
                 channel=self._channel,
                 pool=self._buffers,
                 settings=network,
-                limits=self._limits,
+                limits=self.limits,
             )
             for listener in (*settings.listeners, *self._controller_listeners):
                 processor.stats_of(
@@ -193,7 +193,7 @@ class SocketServer:
                 loop=self._loop,
                 clock=self._clock,
                 processors=self.processors,
-                limits=self._limits,
+                limits=self.limits,
                 options=options,
                 refusals=refusals,
                 backlog=settings.socket_listen_backlog_size,

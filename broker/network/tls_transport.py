@@ -1,33 +1,32 @@
-"""TlsTransport: a connection's bytes as TLS records. OpenSSL reads and writes the socket (docs/decisions/tls.md).
+"""TlsTransport: a connection's bytes as TLS records. OpenSSL works in memory (docs/decisions/tls.md).
+
+    socket ── received ── MemoryBIO ── OpenSSL ── the connection's memory
+    socket ── unsent   ── MemoryBIO ── OpenSSL ── answers, pieces of files
 
 Imported where a listener has TLS only, since it imports `ssl`.
 
-What OpenSSL has begun to send it must be given again as it was: a `send` that is blocked keeps its bytes, and the next
-call sends these, whatever it was called with. The caller forgets nothing that has not been reported as sent, so these
-are the bytes that the caller still has to send first.
+What is encrypted has to be sent before anything else. A `send` that is blocked keeps it, and the next call sends it,
+whatever it was called with. The caller forgets nothing that has not been reported as sent, so these are the bytes that
+the caller still has to send first.
 """
 
 import contextlib
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
-from broker.network.transport import (
-    MORE_FOLLOWS,
-    Bytes,
-    Handshake,
-    HandshakeFailed,
-    PeerViolation,
-    Region,
-    cork_socket,
-)
+from broker.network.transport import MORE_FOLLOWS, Bytes, Handshake, Region, cork_socket
+from broker.network.transport_errors import HandshakeFailed, PeerViolation
 
 RECORD_BYTES: Final = 16 * 1024
-"""The most bytes that a TLS record carries. A record that is full is mostly followed by another."""
+"""The most bytes that a TLS record carries."""
 
-MOST_SENT_BYTES: Final = 8 * RECORD_BYTES
-"""What is encrypted in one call, so that others have their turn."""
+RECEIVED_BYTES: Final = 32 * 1024
+"""What is received at a time. OpenSSL keeps as much memory for a connection that has received so much (bench: tls)."""
+
+MOST_SENT_BYTES: Final = 4 * RECORD_BYTES
+"""What is encrypted at a time. The same goes for what is sent."""
 
 PrincipalOf = Callable[[bytes | None], str]
 """The principal of a client by its certificate, None where it has shown none. Raises `HandshakeFailed`."""
@@ -38,14 +37,18 @@ class TlsTransport:
 
     __slots__ = (
         "_ahead",
+        "_decrypt",
         "_has_ended",
+        "_has_more",
+        "_in",
         "_is_done",
+        "_out",
         "_principal_of",
-        "_receive_some",
         "_reports",
+        "_scratch",
         "_socket",
+        "_tls",
         "_unsent",
-        "_write",
         "descriptor",
         "pending",
         "principal",
@@ -53,69 +56,111 @@ class TlsTransport:
         "send",
     )
 
-    def __init__(self, connected: socket.socket, context: ssl.SSLContext, principal_of: PrincipalOf) -> None:
-        """``connected`` is non-blocking. Raises `OSError` where the peer has gone."""
-        wrapped = context.wrap_socket(connected, server_side=True, do_handshake_on_connect=False)
-        self._socket = wrapped
+    def __init__(
+        self, connected: socket.socket, context: ssl.SSLContext, principal_of: PrincipalOf, scratch: memoryview
+    ) -> None:
+        """``connected`` is non-blocking; ``scratch`` is memory of `RECEIVED_BYTES` that all connections share."""
+        self._socket = connected
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self._decrypt = cast("Callable[[int, memoryview], int]", self._tls.read)
         self._principal_of = principal_of
-        self._receive_some = wrapped.recv_into
-        self._write = wrapped.send
+        self._scratch = scratch
         self._is_done = False
         """The handshake is done."""
+        self._has_more = False
+        """Records may be there that have been received and not been decrypted."""
         self._has_ended = False
         """The peer has said that it sends no more."""
         self._ahead: Bytes = b""
         """Bytes that are reported as sent, and leave in one record with those that follow."""
-        self._unsent: Bytes | None = None
-        """What OpenSSL has begun to send."""
+        self._unsent: memoryview | None = None
+        """Records that the socket has not taken yet."""
         self._reports = 0
         """How many bytes are reported as sent once `_unsent` is."""
         self.principal: str | None = None
-        self.descriptor = wrapped.fileno()
+        self.descriptor = connected.fileno()
         self.receive_into: Callable[[memoryview], int] = self._receive
         self.send: Callable[[Bytes, int], int] = self._send
         self.pending: Callable[[], bool] | None = self._is_pending
 
     def handshake(self) -> Handshake:
         """Part of `Transport`."""
-        try:
-            self._socket.do_handshake()
-        except ssl.SSLWantReadError:
-            return Handshake.WANTS_READ
-        except ssl.SSLWantWriteError:
-            return Handshake.WANTS_WRITE
-        except ssl.SSLEOFError as error:
-            raise ConnectionError("the peer has left during the handshake") from error
-        except ssl.SSLError as error:
-            raise HandshakeFailed(words(error)) from error
-        self.principal = self._principal_of(self._socket.getpeercert(binary_form=True))
-        self._is_done = True
-        return Handshake.DONE
+        while not self._is_done:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                if not self._flush():
+                    return Handshake.WANTS_WRITE
+                try:
+                    if not self._take():
+                        raise ConnectionError("the peer has left during the handshake")
+                except BlockingIOError:
+                    return Handshake.WANTS_READ
+            except ssl.SSLError as error:
+                raise HandshakeFailed(words(error)) from error
+            else:
+                self.principal = self._principal_of(self._tls.getpeercert(binary_form=True))
+                self._is_done = True
+                # The first request may have come with the end of the handshake.
+                self._has_more = self._in.pending > 0
+        return Handshake.DONE if self._flush() else Handshake.WANTS_WRITE
+
+    # Receiving
 
     def _receive(self, memory: memoryview) -> int:
+        if self._has_more and (received := self._decrypted(memory)):
+            return received
+        if self._has_ended or not self._take():
+            return 0
+        received = self._decrypted(memory)
+        if self._out.pending:
+            self._answer()
+        if not received and not self._has_ended:
+            raise BlockingIOError
+        return received
+
+    def _take(self) -> int:
+        """Receive records. Raises `BlockingIOError` where there are none."""
+        count = self._socket.recv_into(self._scratch)
+        self._in.write(self._scratch[:count])
+        return count
+
+    def _decrypted(self, memory: memoryview) -> int:
+        """Decrypt as many whole records as there are and have room; 0 where there is none."""
+        decrypt = self._decrypt
         size = len(memory)
+        received = 0
+        self._has_more = False
         try:
-            received = count = self._receive_some(memory)
-            while count == RECORD_BYTES and received < size:
-                try:
-                    count = self._receive_some(memory[received:])
-                except ssl.SSLWantReadError:
-                    break
+            while received < size:
+                count = decrypt(size - received, memory[received:] if received else memory)
+                if not count:
+                    self._has_ended = True
+                    return received
                 received += count
-                self._has_ended = not count
         except ssl.SSLWantReadError:
-            raise BlockingIOError from None
+            return received
         except ssl.SSLError as error:
-            raise _violation(error) from error
+            raise PeerViolation(words(error)) from error
+        self._has_more = True
         return received
 
     def _is_pending(self) -> bool:
         """There is something to receive that does not make the descriptor readable."""
-        return self._has_ended or self._socket.pending() > 0
+        return self._has_more or self._has_ended
+
+    def _answer(self) -> None:
+        """Send what TLS itself has to answer. A peer that wants answers and does not read them is let go."""
+        if self._out.pending > MOST_SENT_BYTES:
+            raise PeerViolation("it wants more of TLS answered than it reads")
+        self._flush()
+
+    # Sending
 
     def _send(self, data: Bytes, flags: int) -> int:
-        if self._unsent is not None:
-            return self._send_again()
+        if self._unsent is not None and (reports := self._send_again()):
+            return reports
         size = len(data)
         if flags & MORE_FOLLOWS and len(self._ahead) + size < RECORD_BYTES:
             self._ahead = b"".join((self._ahead, data))
@@ -126,32 +171,39 @@ class TlsTransport:
         if self._ahead:
             data = b"".join((self._ahead, data))
             self._ahead = b""
-        return self._encrypt(data, size)
-
-    def _encrypt(self, data: Bytes, reports: int) -> int:
         try:
-            sent = self._write(data)
-        except ssl.SSLWantWriteError:
-            self._unsent = data
-            self._reports = reports
-            raise BlockingIOError from None
+            self._tls.write(data)
         except ssl.SSLError as error:
-            raise _violation(error) from error
-        if sent < len(data):
-            self._unsent = memoryview(data)[sent:]
-            self._reports = reports
+            raise PeerViolation(words(error)) from error
+        self._reports = size
+        if not self._flush():
             raise BlockingIOError
-        return reports
+        return size
 
     def _send_again(self) -> int:
-        assert self._unsent is not None
-        unsent, self._unsent = self._unsent, None
-        return self._encrypt(unsent, self._reports)
+        """Send what was blocked; return what it reports. Raises `BlockingIOError`."""
+        reports = self._reports
+        if not self._flush():
+            raise BlockingIOError
+        self._reports = 0
+        return reports
+
+    def _flush(self) -> bool:
+        """Send the records that are there; False where the socket does not take all of them."""
+        try:
+            while self._unsent is not None or self._out.pending:
+                records = self._unsent or memoryview(self._out.read())
+                self._unsent = records
+                sent = self._socket.send(records)
+                self._unsent = records[sent:] if sent < len(records) else None
+        except (BlockingIOError, InterruptedError):
+            return False
+        return True
 
     def send_pieces(self, pieces: Sequence[Bytes], flags: int) -> int:
         """Part of `Transport`. Small pieces are made one record."""
         if len(pieces[0]) >= RECORD_BYTES:
-            return self._send(pieces[0], flags)
+            return self._send(pieces[0], 0)
         joined: list[Bytes] = []
         room = MOST_SENT_BYTES
         for piece in pieces:
@@ -165,8 +217,8 @@ class TlsTransport:
 
     def send_region(self, region: Region, position: int, size: int) -> int:
         """Part of `Transport`: the bytes are read, and encrypted in pieces."""
-        if self._unsent is not None:
-            return self._send_again()
+        if self._unsent is not None and (reports := self._send_again()):
+            return reports
         # What stands before the records, and the first of these, leave in one record.
         most = RECORD_BYTES - len(self._ahead) if self._ahead else MOST_SENT_BYTES
         data = region.file.pread(min(size, most), position)
@@ -177,10 +229,12 @@ class TlsTransport:
         cork_socket(self._socket, is_corked)
 
     def close(self) -> None:
-        """Part of `Transport`. The peer is told that this is the end, and nobody has cut the connection."""
-        if self._is_done and self._unsent is None:
-            with contextlib.suppress(OSError, ValueError):
-                self._socket.unwrap()
+        """Part of `Transport`. The peer is told that this is the end, and why where its handshake has failed."""
+        if self._is_done:
+            with contextlib.suppress(OSError):
+                self._tls.unwrap()
+        with contextlib.suppress(OSError):
+            self._flush()
         self._socket.close()
 
 
@@ -190,10 +244,3 @@ def words(error: ssl.SSLError) -> str:
         return f"it speaks no TLS ({error.reason.replace('_', ' ').lower()})"
     message = getattr(error, "verify_message", None)
     return message or (error.reason or str(error)).replace("_", " ").lower()
-
-
-def _violation(error: ssl.SSLError) -> OSError:
-    """A peer that breaks TLS, or has a new handshake wanted, is let go."""
-    if isinstance(error, ssl.SSLWantReadError | ssl.SSLWantWriteError):
-        return PeerViolation("it has more to say of the connection than of requests, and does not listen")
-    return PeerViolation(words(error))

@@ -43,14 +43,6 @@ class Region(Protocol):
     def __len__(self) -> int: ...
 
 
-class HandshakeFailed(OSError):
-    """The peer is not let in; the words say why, and stand in the log."""
-
-
-class PeerViolation(OSError):
-    """The peer breaks the rules of the transport; the words say which, and stand in the log."""
-
-
 class Handshake(Enum):
     """What the two ends of a connection have to exchange before the first request."""
 

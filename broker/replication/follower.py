@@ -36,6 +36,16 @@ class Follower:
             raise NotLeaderOrFollower(f"no node is a follower of {partition.topic_partition}")
         self._replication.check_follower(partition, self._id.replica_id, self._id.broker_epoch)
 
+    def is_withheld(self, partition: Partition) -> bool:
+        """Whether the follower, which is not in sync, gets no records at present: replication is too fast (KIP-73)."""
+        replication = self._replication
+        if replication is None or replication.throttles is None:
+            return False
+        followers = partition.followers
+        if followers is None or self._id.replica_id in followers.isr:
+            return False
+        return replication.throttles.leader.withholds(partition.topic_partition)
+
     def has_fetched(self, partition: Partition, fetch_offset: int, log_start_offset: int) -> None:
         """The follower's log ends at ``fetch_offset``, and agrees with this broker's so far."""
         assert self._replication is not None, "`check` has raised"
@@ -46,6 +56,8 @@ class Follower:
         """The follower gets ``size`` bytes of records."""
         assert self._replication is not None, "`check` has raised"
         count_replicated(partition, self._id.replica_id, size, self._replication.stats)
+        if self._replication.throttles is not None:
+            self._replication.throttles.leader.count(partition.topic_partition, size)
 
     def has_waited_in_vain(self) -> None:
         """The time of a fetch was over before there was enough to answer."""

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.peers.errors import PeerError
 from broker.peers.peer import Peer
@@ -24,6 +24,7 @@ from broker.replication.replica_fetch import (
     ReplicaFetch,
     Truncate,
 )
+from broker.replication.throttles import ReplicationThrottle
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -32,6 +33,9 @@ from storage.errors import StorageError
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
+
+LONGEST_PAUSE_MS: Final = 1_000
+"""After so long it is asked again whether replication is too fast: the rate may have been changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +116,19 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], int],
         clock: Clock,
         settings: FetcherSettings = FetcherSettings(),
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
-        """``peer`` is the leader, over a connection of the fetcher's own; ``broker_epoch`` that of the registration."""
+        """
+        Args:
+            peer: the leader, over a connection of the fetcher's own.
+            performer: changes the logs.
+            node_id: this broker.
+            broker_epoch: that of this broker's registration.
+            clock: the time.
+            settings: those of replication.
+            throttle: how fast replicas that lag may catch up; None: without a limit.
+        """
+        self._throttle = throttle
         self._peer = peer
         self._performer = performer
         self._node_id = node_id
@@ -174,6 +189,7 @@ class ReplicaFetcher:
         try:
             while True:
                 self._wake()
+                self._hold_back()
                 if len(self._resting) < len(self._followed):
                     await self._fetch()
                 else:
@@ -189,6 +205,20 @@ class ReplicaFetcher:
         for one in [one for one in self._resting.values() if one.not_before_ms <= now_ms]:
             del self._resting[one.topic_partition]
             self._news[one.topic_partition] = one
+
+    def _hold_back(self) -> None:
+        """Fetch replicas that lag later, if replication is too fast (KIP-73)."""
+        throttle = self._throttle
+        if throttle is None or not throttle.partitions:
+            return
+        pause_ms = throttle.pause_ms()
+        if pause_ms:
+            lagging = [
+                one
+                for one in self._followed.values()
+                if one.lag != 0 and one.topic_partition not in self._resting and throttle.holds_for(one.topic_partition)
+            ]
+            self._rest(lagging, min(pause_ms, LONGEST_PAUSE_MS))
 
     async def _wait(self) -> None:
         """Wait until a partition is due, or another one is to be followed."""
@@ -311,7 +341,10 @@ class ReplicaFetcher:
         return False
 
     def _count(self, one: FollowedPartition, step: Append) -> None:
-        self.stats.bytes += sum(len(batch) for batch in step.batches)
+        size = sum(len(batch) for batch in step.batches)
+        self.stats.bytes += size
+        if self._throttle is not None:
+            self._throttle.count(one.topic_partition, size)
         one.lag = max(step.high_watermark - one.fetch.log_end_offset, 0)
 
     async def _offset(self, one: FollowedPartition, step: AskOffset) -> int | None:
@@ -335,8 +368,9 @@ class ReplicaFetcher:
         """Whether the partition is still followed in the leader epoch of the request."""
         return self._followed.get(one.topic_partition) is one
 
-    def _rest(self, ones: Iterable[FollowedPartition]) -> None:
-        until_ms = self._clock.monotonic_ms() + self._settings.backoff_ms
+    def _rest(self, ones: Iterable[FollowedPartition], time_ms: int | None = None) -> None:
+        """Fetch partitions later: after ``time_ms``, or after the usual time."""
+        until_ms = self._clock.monotonic_ms() + (self._settings.backoff_ms if time_ms is None else time_ms)
         for one in ones:
             if self._is_followed(one):
                 one.not_before_ms = until_ms

@@ -10,6 +10,7 @@ from broker.peers.peer import Peer
 from broker.replication.partition import Partition
 from broker.replication.replica_fetch import ReplicaFetch
 from broker.replication.replica_fetcher import FetcherSettings, FollowedPartition, ReplicaFetcher, StepPerformer
+from broker.replication.throttles import ReplicationThrottle
 from broker.runtime.clock import Clock
 from protocol.records.cluster_metadata import NO_LEADER
 from protocol.schema import NO_UUID
@@ -58,6 +59,7 @@ class ReplicaFetchers:
         settings: FetcherSettings,
         count: int,
         on_failure: Failed,
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         """
         Args:
@@ -70,6 +72,7 @@ class ReplicaFetchers:
             settings: of all fetchers.
             count: `num.replica.fetchers`.
             on_failure: called with what a fetcher's task raises, which is a bug.
+            throttle: how fast replicas that lag may catch up; None: without a limit.
         """
         self._node_id = node_id
         self._make_peer = make_peer
@@ -80,6 +83,7 @@ class ReplicaFetchers:
         self._settings = settings
         self._count = count
         self._on_failure = on_failure
+        self._throttle = throttle
         self._running: dict[tuple[int, int], _Running] = {}
         self._followed: dict[TopicPartition, tuple[Partition, int, int]] = {}
         """Partition, leader and leader epoch of what is to be fetched, whether or not the leader's address is known."""
@@ -197,6 +201,7 @@ class ReplicaFetchers:
             broker_epoch=self._broker_epoch,
             clock=self._clock,
             settings=self._settings,
+            throttle=self._throttle,
         )
         task = asyncio.get_running_loop().create_task(fetcher.run(), name=f"replica fetcher {leader}-{number}")
         task.add_done_callback(self._ended)

@@ -9,6 +9,7 @@ from broker.replication.in_sync_replicas import FollowerFetch, InSyncReplicas, I
 from broker.replication.isr_alteration import IsrAlterer, IsrCommitted, IsrRefused, Outcome, WantedIsr
 from broker.replication.partition import Partition
 from broker.replication.replica_fetchers import ReplicaFetchers
+from broker.replication.throttles import ReplicationThrottles
 from broker.replication.traffic import ReplicaStats
 from broker.request.faults import NotLeaderOrFollower, UnknownLeaderEpoch
 from broker.runtime.clock import Clock
@@ -28,6 +29,7 @@ class Replication:
         fetchers: ReplicaFetchers,
         stats: ReplicaStats,
         watermark_moved: Callable[[Partition], None],
+        throttles: ReplicationThrottles | None = None,
     ) -> None:
         """``watermark_moved`` is called when an answer of the controller or a follower has moved a high watermark, or a
         follower a low watermark."""
@@ -37,6 +39,8 @@ class Replication:
         self.fetchers = fetchers
         self._watermark_moved = watermark_moved
         self.stats = stats
+        self.throttles = throttles
+        """How fast replicas that lag may catch up; None: without a limit."""
 
     # Leadership -------------------------------------------------------------------------------------------------------
 

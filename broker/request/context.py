@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from broker.request.permissions import Operation as Operation
 from broker.request.permissions import ResourceType as ResourceType
+from broker.request.quota import MutationQuota, RequestQuota
 from broker.request.response import NOTHING, ResponseSlot
 from broker.request.session import Peer
 from protocol.error_counts import error_counter
@@ -80,7 +81,7 @@ class TellsThrottleTime(Protocol):
 class RequestContext:
     """One request's surroundings. Handlers never see the connection."""
 
-    __slots__ = ("api_version", "apis", "client_id", "correlation_id", "session", "slot")
+    __slots__ = ("api_version", "apis", "client_id", "correlation_id", "quota", "session", "slot")
 
     def __init__(
         self, api_version: int, correlation_id: int, client_id: str, slot: ResponseSlot, apis: ServedApis
@@ -91,6 +92,8 @@ class RequestContext:
         self.session = slot.session
         self.slot = slot
         self.apis = apis
+        self.quota: RequestQuota | None = None
+        """The quotas for the request; None where nothing limits its client."""
 
     @property
     def peer(self) -> Peer:
@@ -139,15 +142,30 @@ class RequestContext:
 
     def respond(self, answer: object) -> None:
         """Fill the slot with ``answer``, encoded in the request's version."""
-        if self.session.throttle_time_ms and isinstance(answer, TellsThrottleTime):
-            answer.throttle_time_ms = self.session.throttle_time_ms
+        throttle_time_ms = 0 if self.quota is None else self._charge(self.quota)
+        throttle_time_ms = throttle_time_ms or self.session.throttle_time_ms
+        if throttle_time_ms and isinstance(answer, TellsThrottleTime):
+            answer.throttle_time_ms = throttle_time_ms
         self.count_errors(answer)
         self.slot.fill(frame_response(self.correlation_id, answer, self.api_version))
 
     def throttle(self, throttle_time_ms: int) -> None:
         """The request has exceeded a quota. Its answer, which is still to be given, says so and is sent at once; then
         nothing more of the connection is read or evaluated for ``throttle_time_ms`` (KIP-219)."""
+        if self.slot.kind is not None:
+            self.slot.kind.api.throttle.record(throttle_time_ms)
         self.slot.throttle(throttle_time_ms)
+
+    def mutations(self, *, is_strict: bool) -> MutationQuota | None:
+        """The quota of changes of topics; None where nothing limits the client."""
+        return None if self.quota is None else self.quota.mutations(is_strict=is_strict)
+
+    def _charge(self, quota: RequestQuota, *, is_answered: bool = True) -> int:
+        """Charge the client, and return for how long it is throttled."""
+        throttle_time_ms = quota.settle(is_answered=is_answered)
+        if throttle_time_ms:
+            self.throttle(throttle_time_ms)
+        return throttle_time_ms
 
     def refuse(self, request: object, code: ErrorCode, message: str | None) -> None:
         """Fill the slot with the answer in which everything that the request names carries ``code``."""
@@ -166,6 +184,8 @@ class RequestContext:
 
     def respond_nothing(self) -> None:
         """The client expects no answer (acks=0)."""
+        if self.quota is not None:
+            self._charge(self.quota, is_answered=False)
         self.slot.fill(NOTHING)
 
     def close_connection(self, reason: str) -> None:

@@ -229,6 +229,12 @@ class PolicyViolation(Fault):
     code = ErrorCode.POLICY_VIOLATION
 
 
+class ThrottlingQuotaExceeded(Fault):
+    """A change of topics by a client that has changed too much in the last seconds."""
+
+    code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
 class UnsupportedVersion(Fault):
     """A request that this version of the API cannot express."""
 

@@ -106,6 +106,12 @@ class RequestStream:
         self._is_cut = False
         self._is_closed = False
 
+    def forget_repeats(self) -> None:
+        """Recognise no request like earlier ones: those were sent under another client id."""
+        if self.repeats is not None and not self._is_closed:
+            self.repeats.close()
+            self.repeats = None
+
     @property
     def held(self) -> int:
         """Requests that wait for their turn outside of the channel."""

@@ -54,7 +54,7 @@ class TimedRequest(Protocol):
 class ApiStats:
     """What requests of one name took, in microseconds, and their sizes in bytes."""
 
-    __slots__ = ("local", "queue", "remote", "response_queue", "send", "sizes", "total")
+    __slots__ = ("local", "queue", "remote", "response_queue", "send", "sizes", "throttle", "total")
 
     def __init__(self) -> None:
         self.queue = RecentHistogram()
@@ -64,10 +64,21 @@ class ApiStats:
         self.send = RecentHistogram()
         self.total = RecentHistogram()
         self.sizes = RecentHistogram()
+        self.throttle = RecentHistogram()
+        """For how many milliseconds clients were throttled; requests that throttle no client are not in here."""
 
     def rotate(self) -> None:
         """A period is over."""
-        for histogram in (self.queue, self.local, self.remote, self.response_queue, self.send, self.total, self.sizes):
+        for histogram in (
+            self.queue,
+            self.local,
+            self.remote,
+            self.response_queue,
+            self.send,
+            self.total,
+            self.sizes,
+            self.throttle,
+        ):
             histogram.rotate()
 
 

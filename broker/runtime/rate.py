@@ -51,10 +51,22 @@ class Rate:
 
     def _span_ms(self, now_ms: int) -> int:
         """The time that the samples stand for. Forgets those that are too old."""
+        elapsed_ms = self._elapsed_ms(now_ms)
+        missing = self._windows - 1 - elapsed_ms // self._window_ms
+        return max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        """The time since the oldest sample began. Forgets samples that are too old."""
         samples = self._samples
         oldest_ms = now_ms - self._windows * self._window_ms
         while samples and samples[0].last_event_ms <= oldest_ms:
             samples.popleft()
-        elapsed_ms = now_ms - samples[0].start_ms if samples else 0
-        missing = self._windows - 1 - elapsed_ms // self._window_ms
-        return max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
+        return now_ms - samples[0].start_ms if samples else 0
+
+
+class SimpleRate(Rate):
+    """Events a second since the oldest of the last windows began, over one window at least. What comes after a pause
+    counts at once, as Kafka's quotas of replication measure it."""
+
+    def _span_ms(self, now_ms: int) -> int:
+        return max(self._elapsed_ms(now_ms), self._window_ms)

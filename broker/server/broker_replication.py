@@ -18,10 +18,12 @@ from broker.replication.replica_fetcher import FetcherSettings
 from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replication import Replication
+from broker.replication.throttles import ReplicationThrottles
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown
 from broker.server.cluster_view import BrokerClusterView
 from broker.server.log_dirs import LogDirs
+from broker.server.replication_quotas import ReplicationQuotas
 from config.broker_settings import BrokerSettings
 from storage.log_manager import LogManager
 
@@ -52,6 +54,14 @@ class BrokerReplication:
             metadata, node_id=settings.node_id, inter_broker_listener=settings.inter_broker_listener
         )
         clock = services.clock
+        self.throttles = ReplicationThrottles(
+            clock,
+            windows=settings.replication_quota_window_num,
+            window_ms=settings.replication_quota_window_size_seconds * 1_000,
+        )
+        """How fast replicas that lag may catch up."""
+        self._quotas = ReplicationQuotas(self.throttles, settings.node_id)
+        self._quotas.read(metadata.image.configs)
         self.fetchers = ReplicaFetchers(
             node_id=settings.node_id,
             make_peer=self._fetchers_peer,
@@ -78,6 +88,7 @@ class BrokerReplication:
             ),
             count=settings.num_replica_fetchers,
             on_failure=shutdown.fail,
+            throttle=self.throttles.follower,
         )
         self._replicas = replicas
         self._replication = replication = Replication(
@@ -87,6 +98,7 @@ class BrokerReplication:
             fetchers=self.fetchers,
             stats=replicas.stats,
             watermark_moved=replicas.watermark_moved,
+            throttles=self.throttles,
         )
         replicas.replicate_with(replication)
         self.markers = RemoteMarkers(self._nodes("txn-marker-sender", "txn-marker-channel"), on_failure=shutdown.fail)
@@ -100,7 +112,8 @@ class BrokerReplication:
         )
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Part of `MetadataSubscriber`: brokers may have other addresses."""
+        """Part of `MetadataSubscriber`: brokers may have other addresses, and replication another rate."""
+        self._quotas.apply(delta, image)
         if not delta.cluster.is_empty:
             self.fetchers.addresses_changed(self.view.address_of)
             self._replication.brokers_changed(self._replicas.partitions())

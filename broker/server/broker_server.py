@@ -31,6 +31,7 @@ from broker.server.apis import serve_all
 from broker.server.handlers import Handlers
 from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
+from broker.server.quota_enforcement import QuotaEnforcement
 from broker.server.startup import ServerComponents, Startup
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener, with_bound_ports
@@ -313,6 +314,7 @@ class BrokerServer:
         )
         serve_all(self.registry, handlers)
         dispatcher = Dispatcher(self.registry, self.controller_registry)
+        self._enforce_quotas(components, dispatcher)
         if controller_listener is not None:
             controller_listener.serve(self.controller_registry, handlers, dispatcher)
         pool = HandlerPool(
@@ -369,6 +371,19 @@ class BrokerServer:
         except* Exception as group:
             self.shutdown.fail(group)
             log.critical("a task of the broker died", exc_info=group)
+
+    def _enforce_quotas(self, components: ServerComponents, dispatcher: Dispatcher) -> None:
+        """Hold clients to the quotas of the cluster, those of now and all later ones."""
+        enforcement = QuotaEnforcement(
+            self._settings,
+            clock=self.services.clock,
+            dispatcher=dispatcher,
+            limits=self.socket_server.limits,
+            resolver=self.services.housekeeper,
+            sources=self.metric_sources,
+        )
+        enforcement.enforce(components.metadata.image)
+        components.publisher.subscribe(enforcement)
 
     def _remove_expired_tokens(self, controller: "ControllerClient") -> None:
         """Remove delegation tokens that have expired, now and then."""

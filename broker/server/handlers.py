@@ -320,7 +320,7 @@ class Handlers:
     def client_quotas(self) -> "ClientQuotasHandler":
         from broker.handlers.client_quotas import ClientQuotasHandler
 
-        return ClientQuotasHandler(self.metadata_cache)
+        return ClientQuotasHandler(lambda: self.controller, self.metadata_cache, self.worker)
 
     @cached_property
     def delegation_tokens(self) -> "DelegationTokensHandler":

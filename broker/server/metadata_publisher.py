@@ -48,6 +48,10 @@ class BrokerMetadataPublisher:
         """Give each new image to ``subscriber`` before all others."""
         self.subscribers = (subscriber, *self.subscribers)
 
+    def subscribe(self, subscriber: MetadataSubscriber) -> None:
+        """Give each new image to one more subscriber, after all others."""
+        self.subscribers += (subscriber,)
+
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Give the change to every subscriber, in order."""
         for subscriber in self.subscribers:

@@ -340,6 +340,7 @@ class Startup:
             shutdown=self._shutdown,
         )
         self._metric_sources.channels.update(replication.channels)
+        self._metric_sources.replication_throttles = replication.throttles
         return replication
 
     def _make_group_coordinator(self, configs: ConfigView) -> GroupCoordinator:

@@ -23,7 +23,7 @@ from broker.network.connection import Connection
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.processor import Processor, monotonic_us
 from broker.network.processor_state import NetworkSettings
-from broker.network.transport import PlaintextTransport
+from broker.network.transport import PlaintextTransport, Transport
 from broker.request.channel import RequestChannel
 from broker.request.session import Peer, Session
 from broker.request.stats import HandlerTurn
@@ -113,8 +113,13 @@ class Victim:
     """The broker that is tried: its handlers below a processor of ours. A new one takes its place when too much has
     been created in it."""
 
-    def __init__(self, make_session: Callable[[InProcessBroker], Session] | None = None) -> None:
-        """``make_session``: makes the session of the connection that the bytes come in on."""
+    def __init__(
+        self,
+        make_session: Callable[[InProcessBroker], Session] | None = None,
+        make_transport: Callable[[socket.socket], Transport] = PlaintextTransport,
+    ) -> None:
+        """``make_session`` and ``make_transport``: of the connection that the bytes come in on."""
+        self._make_transport = make_transport
         self._make_session = make_session or (lambda broker: _plain_session())
         self.unexpected = Unexpected()
         logging.getLogger().addHandler(self.unexpected)
@@ -140,7 +145,7 @@ class Victim:
             settings=NetworkSettings(socket_request_max_bytes=_MOST_REQUEST),
             limits=ConnectionLimits(),
         )
-        self._neighbour, _ = self._connect(_plain_session())
+        self._neighbour, _ = self._connect(_plain_session(), PlaintextTransport)
         self.unexpected.said.clear()
 
     def _end(self) -> None:
@@ -149,11 +154,13 @@ class Victim:
         self.broker.close()
         shutil.rmtree(self._directory)
 
-    def _connect(self, session: Session) -> tuple[socket.socket, Connection]:
+    def _connect(
+        self, session: Session, make_transport: Callable[[socket.socket], Transport]
+    ) -> tuple[socket.socket, Connection]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        return ours, self._processor.adopt(PlaintextTransport(theirs), session)
+        return ours, self._processor.adopt(make_transport(theirs), session)
 
     def renew_if_full(self) -> None:
         """Begin anew with an empty broker where this one has become another."""
@@ -185,7 +192,7 @@ class Victim:
     def converse(self, pieces: Iterable[bytes], hangs_up: bool) -> Session:
         """Send the pieces and take the answers, until the broker closes. Returns the session of the connection."""
         session = self._make_session(self.broker)
-        ours, connection = self._connect(session)
+        ours, connection = self._connect(session, self._make_transport)
         answered = 0
         try:
             for piece in pieces:

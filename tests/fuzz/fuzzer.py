@@ -23,9 +23,12 @@ def _instrument_generated_codecs() -> None:
 def main() -> None:
     """Fuzz until libFuzzer's options say stop. Leaves with its exit code."""
     name = sys.argv.pop(1)
-    rooms = {"frames": ["broker", "protocol"], "sasl": ["broker", "protocol"], "decoders": ["protocol"]}.get(
-        name, ["storage"]
-    )
+    rooms = {
+        "frames": ["broker", "protocol"],
+        "sasl": ["broker", "protocol"],
+        "tls": ["broker"],
+        "decoders": ["protocol"],
+    }.get(name, ["storage"])
     with atheris.instrument_imports(include=rooms):
         from tests.fuzz.targets import TARGETS
     _instrument_generated_codecs()

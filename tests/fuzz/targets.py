@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fuzz import append, batches, decoders, frames, sasl
+from tests.fuzz import append, batches, decoders, frames, sasl, tls
 
 FINDINGS = Path(__file__).resolve().parent / "findings"
 
@@ -48,6 +48,14 @@ TARGETS = {
             rooms=sasl.PACKAGES,
             most_bytes=sasl.MOST_BYTES,
             mutate=frames.mutate,
+        ),
+        Target(
+            name="tls",
+            check=tls.check,
+            seeds=tls.seeds,
+            rooms=tls.PACKAGES,
+            most_bytes=tls.MOST_BYTES,
+            mutate=tls.mutate,
         ),
         Target(
             name="decoders",

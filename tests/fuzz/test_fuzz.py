@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.targets import TARGETS, AnyChange, Target
 
-EXAMPLES = {"frames": 200, "sasl": 200, "decoders": 600, "batches": 600, "append": 150}
+EXAMPLES = {"frames": 200, "sasl": 200, "tls": 200, "decoders": 600, "batches": 600, "append": 150}
 FINDINGS = [pytest.param(target, path, id=path.name) for target in TARGETS.values() for path in target.findings()]
 every_target = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 

@@ -281,8 +281,18 @@ def test_acls_are_switched_off(java: JavaTools) -> None:
     assert "No Authorizer is configured" in java.run("kafka-acls", "--list").refused().said
 
 
-def test_no_quota_is_set(java: JavaTools) -> None:
-    assert java.lines("kafka-configs", "--describe", "--client-defaults") == []
+def test_quotas_are_set_described_and_removed(java: JavaTools) -> None:
+    for entity, quota in (
+        (("--user", "alice", "--client", "shop"), "producer_byte_rate=1048576"),
+        (("--client-defaults",), "request_percentage=50.5"),
+        (("--ip", "10.0.0.1"), "connection_creation_rate=10"),
+    ):
+        java.run("kafka-configs", "--alter", *entity, "--add-config", quota).done()
+        name, _, value = quota.partition("=")
+        (line,) = java.lines("kafka-configs", "--describe", *entity)
+        assert line.endswith(f"are {name}={float(value)}"), line
+        java.run("kafka-configs", "--alter", *entity, "--delete-config", name).done()
+        assert java.lines("kafka-configs", "--describe", *entity) == []
 
 
 def test_a_scram_user_is_added(java: JavaTools) -> None:

@@ -132,6 +132,12 @@ def test_ottla_starts_on_metadata_snapshots_of_kafka_and_kafka_on_those_of_ottla
         for number in range(30):
             ottla.create(f"more-{number}")
         before = ottla.picture()
+    shop = ("--entity-type", "users", "--entity-default", "--entity-type", "clients", "--entity-name", "shop")
+    with_ottla = JavaTools(programs.java(), shared.ottla.bootstrap)
+    assert with_ottla.lines("kafka-configs", "--describe", *alice) == of_alice
+    with_ottla.run("kafka-configs", "--alter", "--add-config", "request_percentage=12.5", *shop).done()
+    of_shop = with_ottla.lines("kafka-configs", "--describe", *shop)
+    assert "12.5" in str(of_shop)
     shared.ottla.stop()
     assert snapshots_in(shared)[-1] > of_kafka[-1], "Ottla has written no snapshot"
     assert complaints_of_dump_log(programs.java(), shared.data) == []
@@ -141,6 +147,7 @@ def test_ottla_starts_on_metadata_snapshots_of_kafka_and_kafka_on_those_of_ottla
     with Visitor(shared.kafka.bootstrap) as kafka:
         assert kafka.features() == FEATURES_OF[kafka_version]
     assert tools.lines("kafka-configs", "--describe", *alice) == of_alice
+    assert tools.lines("kafka-configs", "--describe", *shop) == of_shop
     look_at_groups(shared.kafka)
     shared.kafka.stop()
 

@@ -330,11 +330,6 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         reason="Kafka takes NaN for a ratio between 0 and 1, since it is on neither side of a limit.",
     ),
     Allowed(
-        api="ALTER_CLIENT_QUOTAS",
-        step="a quota of a user",
-        reason="No client is held to a quota here yet, so that none is set; see docs/decisions/refusing.md.",
-    ),
-    Allowed(
         api="API_VERSIONS",
         path="*_features*",
         reason="We support and finalise the levels that we implement, not Kafka's newest.",

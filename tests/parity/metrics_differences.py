@@ -73,7 +73,10 @@ MISSING: Final[tuple[Difference, ...]] = (
         r"kafka_server_socket_server_metrics_reauthentication_latency_max\{.*",
         "The average is told: kafka_server_socket_server_metrics_reauthentication_latency_avg.",
     ),
-    Difference(r"kafka_server_(?:\w+_queue_size|request_exempt_request_time)", "Comes with quotas."),
+    Difference(
+        r"kafka_server_\w+_queue_size",
+        "Throttled connections stand in no queue: kafka_server_*_throttle_time tells of them, by client.",
+    ),
     Difference(
         r"kafka_server_group_coordinator_metrics_(?:background|batch|event)_.*",
         "The coordinator works where the handlers do: no threads, queues and buffers of its own.",
@@ -134,7 +137,6 @@ MISSING_ON_A_MEMBER: Final[tuple[Difference, ...]] = (
         "Kafka has two beans of this name; the agent tells them apart.",
     ),
     Difference(r'kafka_log_log_.*topic="__cluster_metadata".*', "A member keeps the metadata in memory only."),
-    Difference("kafka_server_leaderreplication_byte_rate", "Comes with quotas."),
     Difference(
         r'kafka_network_requestmetrics_.*request="(?!FetchFollower"|Produce").*',
         "Clients ask one broker this and the other that.",

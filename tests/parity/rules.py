@@ -267,6 +267,28 @@ def _by_partition(value: Any, moment: Moment, names: Names) -> Any:
     return dict(sorted(found.items()))
 
 
+def _by_entity(value: Any, moment: Moment, names: Names) -> Any:
+    """What is said of entities of quotas, by entity, unless an entity occurs twice."""
+    if not isinstance(value, list):
+        return value
+    found: dict[str, Any] = {}
+    for entry in value:
+        parts = sorted(f"{part['entity_type']}={part['entity_name']}" for part in entry["entity"])
+        said = {field: held for field, held in entry.items() if field not in ("entity", "values")}
+        if "values" in entry:
+            said |= {one["key"]: str(one["value"]) for one in sorted(entry["values"], key=lambda one: one["key"])}
+        key = " ".join(parts)
+        if key in found:
+            return value
+        found[key] = said
+    return dict(sorted(found.items()))
+
+
+def _to_100_s(value: Any, moment: Moment, names: Names) -> Any:
+    """A throttle time of hours, from which the time since the first request is taken off."""
+    return f"<{round(value / 100_000) * 100} s>" if isinstance(value, int) and value > 100_000 else value
+
+
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
         api="DESCRIBE_ACLS",
@@ -335,6 +357,18 @@ RULES: Final[tuple[Rule, ...]] = (
         replace=_sorted_by("issue_timestamp"),
         orders=True,
         reason="A hash map's order.",
+    ),
+    Rule(
+        script="client_quotas",
+        path="entries",
+        replace=_by_entity,
+        reason="Kafka tells entities, the parts of an entity, and quotas in the order of a hash table.",
+    ),
+    Rule(
+        script="client_quotas",
+        path="throttle_time_ms",
+        replace=_to_100_s,
+        reason="The broker's clock goes on between two requests of a throttled client.",
     ),
     Rule(
         path="*error_message",

@@ -1,4 +1,4 @@
-"""Records that the image only carries from snapshot to snapshot: what they mean is known elsewhere, or not at all.
+"""Records that are kept as they are, and carried from snapshot to snapshot.
 
 ACLs, SCRAM credentials, client quotas and delegation tokens are kept by what a later record of their kind replaces.
 Records of a type that is not known here are kept in the order in which they came.
@@ -45,8 +45,8 @@ class KeyedDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no record has changed."""
-        return next(self.changes(), None) is None
+        """Whether nothing has changed."""
+        return self._changed is None
 
     def put(self, key: Hashable, record: Record) -> None:
         """Set the record of ``key``."""
@@ -60,12 +60,15 @@ class KeyedDelta:
 
     def replace(self, image: KeyedImage) -> None:
         """All records as ``image`` has them."""
-        self._changed = dict(image.by_key)
-        self._touched = self._image.by_key.keys() | self._changed.keys()
+        if image.by_key != self._image.by_key:
+            self._changed = dict(image.by_key)
+            self._touched = self._image.by_key.keys() | image.by_key.keys()
 
     def changes(self) -> Iterator[tuple[Record | None, Record | None]]:
         """Each record that has changed, as it was and as it is now; None stands for no record."""
-        before, after = self._image.by_key, self._changed or {}
+        if self._changed is None:
+            return
+        before, after = self._image.by_key, self._changed
         for key in self._touched:
             if before.get(key) != after.get(key):
                 yield before.get(key), after.get(key)

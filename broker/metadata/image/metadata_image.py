@@ -125,6 +125,7 @@ class MetadataDelta:
             and self.features.is_empty
             and self.cluster.is_empty
             and self.acls.is_empty
+            and self.client_quotas.is_empty
         )
 
     def replay(self, record: Record) -> None:

@@ -8,8 +8,9 @@ import logging
 import socket
 from collections.abc import Callable, Mapping
 
-from broker.network.tls_transport import TlsTransport
-from broker.network.transport import HandshakeFailed, Transport
+from broker.network.tls_transport import RECEIVED_BYTES, TlsTransport
+from broker.network.transport import Transport
+from broker.network.transport_errors import HandshakeFailed
 from broker.request.session import ANONYMOUS
 from broker.runtime.clock import Clock
 from broker.security.tls.certificate import parse_certificate
@@ -35,11 +36,12 @@ class TlsListener:
         self.listener = listener
         self.settings = settings
         self.loaded: Loaded | None = None
+        self._scratch = memoryview(bytearray(RECEIVED_BYTES))
 
     def transport_of(self, accepted: socket.socket) -> Transport:
         """The transport of a new connection. Raises `OSError`."""
         assert self.loaded is not None, "a listener is opened before it accepts"
-        return TlsTransport(accepted, self.loaded.context, self.principal_of)
+        return TlsTransport(accepted, self.loaded.context, self.principal_of, self._scratch)
 
     def principal_of(self, certificate: bytes | None) -> str:
         """Who a client is by its certificate. Raises `HandshakeFailed`."""

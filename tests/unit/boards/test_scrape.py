@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from protocol.messages.metadata import MetadataRequest
+from protocol.messages.topics import CreateTopicsRequest
+from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.certificates import CLOCK_BEGINS, Authority, tls_of_listeners
 from tests.support.exported_metrics import Metrics, declared
@@ -19,7 +21,8 @@ from tests.support.groups import commit_request, create_offsets_topic
 from tests.support.leadership import create_replicated_topic
 from tests.support.metrics import scrape
 from tests.support.promql import Reading
-from tests.support.requests import fetch_request
+from tests.support.quotas import limit
+from tests.support.requests import fetch_request, produce_request
 from tests.unit.boards.asking import ASKING, METRICS, OF_PROMETHEUS
 
 
@@ -36,7 +39,20 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
         broker.ask(MetadataRequest(topics=None), 12)
         create_offsets_topic(broker)
         broker.ask(commit_request({("orders", 0): 1}), 9)
+        use_quotas(broker, topic_id)
         yield broker
+
+
+def use_quotas(broker: InProcessBroker, topic_id: bytes) -> None:
+    """A client with all quotas uses each of them."""
+    rates = {"producer_byte_rate": 1e9, "consumer_byte_rate": 1e9, "request_percentage": 1e9}
+    limit(broker, {"client-id": "limited"}, **rates, controller_mutation_rate=1e9)
+    client = broker.connect()
+    client.ask(produce_request("orders", produced([record(b"second")])), 12, "limited")
+    client.ask(fetch_request("orders", topic_id=topic_id), 16, "limited")
+    of_topic = CreateTopicsRequest.Topic
+    topic = of_topic(name="more", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    client.ask(CreateTopicsRequest(topics=[topic]), 7, "limited")
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from config.errors import SettingsError
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.configs import (
@@ -575,3 +576,19 @@ def test_one_line_says_what_has_changed(broker: InProcessBroker, caplog: pytest.
     assert [line.getMessage() for line in caplog.records if line.name == "broker.metadata.dynamic_broker_config"] == [
         "settings have changed: listener.name.plaintext.max.connections from None to 5, num.io.threads from 8 to 9"
     ]
+
+
+def test_files_are_tried_only_where_a_setting_that_names_files_is_set(broker: InProcessBroker) -> None:
+    """A certificate that has expired meanwhile does not keep the broker from being configured."""
+    tried: list[Mapping[str, str]] = []
+
+    def refuse(texts: Mapping[str, str]) -> None:
+        tried.append(texts)
+        raise SettingsError("it has expired")
+
+    broker.server.components.configs.check_files = refuse
+    location = "listener.name.plaintext.ssl.keystore.location"
+    assert alter(broker, BROKER, "1", ("num.io.threads", SET, "9")) == E.NONE
+    assert tried == []
+    assert alter(broker, BROKER, "1", (location, SET, "/k")) == E.INVALID_REQUEST
+    assert tried == [{"num.io.threads": "9", location: "/k"}]

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import pytest
+
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.client_quotas import (
@@ -105,13 +107,21 @@ def altered(
     return entry
 
 
-@serves(AlterClientQuotasRequest, E.UNSUPPORTED_VERSION, E.NONE)
+@serves(AlterClientQuotasRequest, E.NONE)
 @every_version(AlterClientQuotasRequest)
-def test_no_quota_is_set_since_none_would_be_kept(broker: InProcessBroker, version: int) -> None:
-    entry = altered(broker, {"user": "alice"}, "producer_byte_rate", version=version)
-    assert (entry.error_code, "no client to a quota" in entry.error_message) == (E.UNSUPPORTED_VERSION, True)
-    assert altered(broker, {"user": "alice"}, version=version).error_code == E.NONE, "nothing is to be changed"
-    assert described(broker) == {}
+def test_a_quota_is_set_and_told_back(broker: InProcessBroker, version: int) -> None:
+    assert altered(broker, {"user": "alice"}, "producer_byte_rate", version=version).error_code == E.NONE
+    assert described(broker) == {"user=alice": {"producer_byte_rate": 100.0}}
+
+
+@pytest.mark.parametrize("host", ["localhost", "no.such.host.invalid"])
+def test_a_host_is_looked_up_before_it_gets_a_quota(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    known = {"localhost": "127.0.0.1"}
+    monkeypatch.setattr("broker.network.host_addresses.resolved", known.get)
+    code = altered(broker, {"ip": host}, "connection_creation_rate").error_code
+    assert code == (E.NONE if host in known else E.INVALID_REQUEST)
 
 
 @serves(AlterClientQuotasRequest, E.INVALID_REQUEST)

@@ -15,6 +15,7 @@ from broker.network.processor import Processor
 from broker.network.processor_state import NetworkSettings
 from broker.network.socket_options import SocketOptions, bound_socket, is_loopback, leave_unpaced, plain_address
 from broker.request.channel import RequestChannel
+from broker.security.quotas.address_quotas import AddressQuotas
 from tests.support.clock import ManualClock
 from tests.unit.broker.network.harness import on_both_loops
 
@@ -252,6 +253,25 @@ async def test_a_listener_may_have_a_rate_of_its_own_and_the_others_go_on() -> N
         await it.until(lambda: slow.stats.delayed == 1)
         assert slow.stats.accepted == 10
         assert fast.stats.delayed == 0
+
+
+@on_both_loops
+async def test_an_address_above_its_quota_is_let_go_after_a_while_and_the_others_go_on() -> None:
+    async with house() as it:
+        quotas = AddressQuotas(windows=11, window_ms=1_000)
+        quotas.update({"127.0.0.1": 1.0})
+        it.limits.of_addresses = quotas
+        acceptor = it.listen()
+        clients = [it.connect(acceptor) for _ in range(12)]
+        await it.until(lambda: acceptor.stats.refused == 2)
+        assert acceptor.stats.accepted == 10
+        it.clock.advance(999)
+        assert not any(is_closed(client) for client in clients)
+        it.clock.advance(1)
+        assert [is_closed(client) for client in clients] == [*[False] * 10, True, True]
+        quotas.update({"": 1.0, "127.0.0.1": 1_000.0})
+        it.connect(acceptor)
+        await it.until(lambda: acceptor.stats.accepted == 11)
 
 
 @on_both_loops

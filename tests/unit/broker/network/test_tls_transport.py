@@ -11,7 +11,7 @@ import pytest
 
 from broker.network.connection import Connection
 from broker.network.pauses import Pause
-from broker.network.tls_transport import MOST_SENT_BYTES, RECORD_BYTES, TlsTransport
+from broker.network.tls_transport import MOST_SENT_BYTES, RECEIVED_BYTES, RECORD_BYTES, TlsTransport
 from broker.request.session import ANONYMOUS, Peer, Session
 from storage.files import FileRegion, FileSystem
 from tests.support.certificates import Authority
@@ -95,7 +95,10 @@ def connect(it: Network, contexts: Contexts) -> tuple[Connection, TlsClient]:
     it.limits.opened("TLS", "10.0.0.1")
     client = TlsClient(theirs, contexts.client)
     it.clients.append(client)
-    transport = TlsTransport(ours, contexts.server, lambda certificate: "User:alice" if certificate else ANONYMOUS)
+    scratch = memoryview(bytearray(RECEIVED_BYTES))
+    transport = TlsTransport(
+        ours, contexts.server, lambda certificate: "User:alice" if certificate else ANONYMOUS, scratch
+    )
     return it.processor.adopt(transport, Session(Peer(host="10.0.0.1", port=4711, listener="TLS"))), client
 
 
@@ -128,6 +131,16 @@ async def test_requests_and_answers_pass_in_records(tmp_path: Path) -> None:
         await it.until(lambda: client.read() == frame(b"yes") * 2)
         stats = it.processor.stats_of("TLS").authentication
         assert (stats.successes, stats.failures, connection.session.principal) == (1, 0, ANONYMOUS)
+
+
+@on_both_loops
+async def test_the_first_request_may_come_with_the_end_of_the_handshake(tmp_path: Path) -> None:
+    async with network() as it:
+        _, client = connect(it, Contexts(tmp_path))
+        client.wire.sendall(client.next_flight())
+        await it.turns(3)
+        client.wire.sendall(client.next_flight() + client.records(frame(b"at once")))
+        assert await it.requests(1) == [b"at once"]
 
 
 @on_both_loops

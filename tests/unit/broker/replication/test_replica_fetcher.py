@@ -14,6 +14,7 @@ from broker.peers.errors import PeerUnreachable
 from broker.peers.peer import Peer
 from broker.replication.replica_fetch import Append, BeginAnew, ReplicaFetch, Truncate, append
 from broker.replication.replica_fetcher import FetcherSettings, FollowedPartition, ReplicaFetcher
+from broker.replication.throttles import ReplicationThrottle
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -121,9 +122,10 @@ class Following:
         self.may_save.set()
         self.saved: list[tuple[TopicPartition, int]] = []
         """Log starts that were saved, a partition each."""
+        self.throttle = ReplicationThrottle(self.clock, windows=11, window_ms=1_000)
         self.fetcher = ReplicaFetcher(
             cast(Peer, self.leader), self, node_id=2, broker_epoch=lambda: 52, clock=self.clock,
-            settings=FetcherSettings(),
+            settings=FetcherSettings(), throttle=self.throttle,
         )  # fmt: skip
 
     def add(self, topic: str, partition: int, *, epoch: int = 3, on_leader: bool = True) -> tuple[Replica, Replica]:
@@ -213,6 +215,24 @@ def test_a_partition_that_is_not_there_yet_waits_and_the_others_do_not(tmp_path:
         one.leader.replicas[TOPIC_IDS["orders"], 1] = theirs
         await one.until(lambda: ours.content == theirs.content)
         assert 500 < await one.until(lambda: late.content == theirs.content) <= 1_000
+
+    following(tmp_path, test)
+
+
+def test_a_partition_that_lags_is_held_to_a_rate_and_the_others_are_not(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        for _ in range(20):
+            theirs.write(bytes(100))
+        theirs.log.advance_high_watermark(theirs.log.log_end_offset)
+        others, same = one.add("payments", 0)
+        size = sum(map(len, theirs.content))
+        one.throttle.update(500, {"orders": None})
+        await one.until(lambda: bool(ours.content))
+        others.write(b"a")
+        assert await one.until(lambda: same.content == others.content) < 100
+        took_ms = await one.until(lambda: ours.content == theirs.content)
+        assert took_ms == pytest.approx(size / 500 * 1_000, rel=0.4)
 
     following(tmp_path, test)
 

@@ -3,17 +3,21 @@
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.transaction_markers import TransactionMarkers
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
+from broker.server.quota_enforcement import QuotaEnforcement
 from broker.server.replica_assignment import ReplicaAssignment
 from tests.support.broker import InProcessBroker
 
 
-def test_settings_come_first_then_replicas_then_transactions_and_groups(broker: InProcessBroker) -> None:
+def test_settings_come_first_then_replicas_transactions_groups_and_quotas(
+    broker: InProcessBroker,
+) -> None:
     subscribers = broker.server.components.publisher.subscribers
     assert [type(subscriber) for subscriber in subscribers] == [
         DynamicBrokerConfig,
         ReplicaAssignment,
         TransactionMarkers,
         GroupCoordinator,
+        QuotaEnforcement,
     ]
 
 
@@ -35,4 +39,10 @@ def test_every_subscriber_has_heard_of_a_topic_before_its_creation_is_answered(b
 
     broker.create_topic("orders")
 
-    assert heard == ["DynamicBrokerConfig", "ReplicaAssignment", "TransactionMarkers", "GroupCoordinator"]
+    assert heard == [
+        "DynamicBrokerConfig",
+        "ReplicaAssignment",
+        "TransactionMarkers",
+        "GroupCoordinator",
+        "QuotaEnforcement",
+    ]

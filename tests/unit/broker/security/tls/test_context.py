@@ -1,6 +1,7 @@
 """Keys and certificates in every form that Kafka takes, and a sentence for every one that cannot be used."""
 
 import ssl
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -64,6 +65,18 @@ def test_pkcs12_has_them_too_and_java_reads_it_as_jks(tmp_path: Path, type_: str
     trusted = {"ssl.truststore.type": "PKCS12", "ssl.truststore.location": str(path)}
     assert len(loaded(**texts, **trusted, **{"ssl.truststore.password": "geheim"}).trusted) == 2
     assert "cannot be opened with its password" in refusal(**{**texts, "ssl.keystore.password": "geheimer"})
+
+
+def test_pkcs12_without_the_extra_is_a_sentence_with_two_ways_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization.pkcs12", None)
+    path = tmp_path / "keys.p12"
+    path.write_bytes(BROKER.pkcs12("geheim"))
+    sentence = refusal(
+        **{"ssl.keystore.type": "PKCS12", "ssl.keystore.location": str(path), "ssl.keystore.password": "geheim"}
+    )
+    assert "install ottla[tls], or convert it to PEM: openssl pkcs12 -in" in sentence
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from ssl import PEM_cert_to_DER_cert
 
 import pytest
 
-from broker.network.transport import HandshakeFailed
+from broker.network.transport_errors import HandshakeFailed
 from broker.security.tls.key_material import Unusable
 from broker.security.tls.listeners import TlsListener, TlsListeners
 from config.broker_settings import BrokerSettings

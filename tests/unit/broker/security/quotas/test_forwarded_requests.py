@@ -1,0 +1,48 @@
+"""A member of a cluster: the controller charges a forwarded request to its client, whom the member throttles."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import ErrorCode as E
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.topics import CreateTopicsRequest
+from tests.support.broker import InProcessBroker, running_broker
+from tests.support.quotas import limit
+
+
+@pytest.fixture
+def member(broker: InProcessBroker, tmp_path: Path) -> Iterator[InProcessBroker]:
+    (listener,) = broker.server.socket_server.controller_listeners
+    with running_broker(
+        tmp_path / "member",
+        beside=broker,
+        process_roles="broker",
+        node_id=2,
+        controller_quorum_bootstrap_servers=f"{listener.host}:{listener.port}",
+    ) as member:
+        yield member
+
+
+def created(name: str) -> CreateTopicsRequest:
+    of_topic = CreateTopicsRequest.Topic
+    topic = of_topic(name=name, num_partitions=3, replication_factor=1, assignments=[], configs=[])
+    return CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+
+
+@pytest.mark.settings(
+    listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", controller_listener_names="CONTROLLER"
+)
+def test_a_client_of_a_member_is_charged_once_and_throttled_there(
+    broker: InProcessBroker, member: InProcessBroker
+) -> None:
+    limit(broker, {"client-id": "slow"}, controller_mutation_rate=0.1)
+    client = member.connect()
+    assert client.ask(created("first"), 7, "slow").topics[0].error_code == E.NONE
+    refused = client.ask(created("second"), 7, "slow")
+    assert refused.topics[0].error_code == E.THROTTLING_QUOTA_EXCEEDED
+    assert 18_000 < refused.throttle_time_ms <= 19_000, "three were taken of the eleven tenths that were saved up"
+    client.send(MetadataRequest(topics=[]), 12, "slow")
+    assert client.has_no_answer()
+    assert member.connect().ask(MetadataRequest(topics=[]), 12, "other").throttle_time_ms == 0
