@@ -13,9 +13,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from broker.runtime.without_ssl import import_event_loops
 
         import_event_loops()
+        given = sys.argv[1:] if arguments is None else arguments
+        if "--test" in given:
+            from broker.control.command_line import run as run_for_tests
+
+            return run_for_tests(given)
         from broker.server.command_line import run
 
-        return run(arguments)
+        return run(given)
     except ImportError as error:
         raise SystemExit(f"ottla: {sys.executable} cannot run a broker: {error}") from None
 

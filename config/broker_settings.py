@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from config.declared import Declaration, Settings, setting
+from config.listen_address import ListenAddress, parse_control_listener, parse_metrics_listener
 from config.listeners import DEFAULT_SECURITY_PROTOCOL_MAP, HIGHEST_PORT, Listener, with_bound_ports
 from config.log_config import LogConfig
-from config.metrics_listener import MetricsListener, parse_metrics_listener
 from config.our_defaults import ours
 from config.topics_at_start import TopicAtStart, read_topics_at_start
 from config.values import ConfigType
@@ -120,6 +120,7 @@ class BrokerSettings(Settings):
     delete_topic_enable: bool = setting(ConfigType.BOOLEAN, "true")
     num_partitions: int = setting(ConfigType.INT, "1", "[1,...]")
     default_replication_factor: int = setting(ConfigType.INT, "1")
+    ottla_replication_factor_clamp: bool = setting(ConfigType.BOOLEAN, "false")
     min_insync_replicas: int = setting(ConfigType.INT, "1", "[1,...]")
     unclean_leader_election_enable: bool = setting(ConfigType.BOOLEAN, "false")
     ottla_topics_at_start: tuple[TopicAtStart, ...] = setting(ConfigType.STRING, "", "", read_topics_at_start)
@@ -233,10 +234,14 @@ class BrokerSettings(Settings):
     metadata_max_retention_ms: int = setting(ConfigType.LONG, "604800000")
 
     # Metrics
-    ottla_prometheus_listener: MetricsListener | None = setting(
+    ottla_prometheus_listener: ListenAddress | None = setting(
         ConfigType.STRING, "127.0.0.1:9404", "", parse_metrics_listener
     )
     ottla_prometheus_partitions: bool = setting(ConfigType.BOOLEAN, "true")
+
+    # A broker that is under a test
+    ottla_clock: str = setting(ConfigType.STRING, "system", "[system, manual]")
+    ottla_control_listener: ListenAddress | None = setting(ConfigType.STRING, "", "", parse_control_listener)
 
     # Derived from the settings
     controller_listeners: tuple[Listener, ...] = ()

@@ -6,8 +6,8 @@ from typing import Final
 from config.broker_settings import EVERY_LOG_DIR, LEADER_SELECTOR, RACK_AWARE_SELECTOR, BrokerSettings
 from config.declared import field_name
 from config.errors import InvalidConfig, SettingsError
+from config.listen_address import METRICS_LISTENER
 from config.log_config import validate_topic_overrides
-from config.metrics_listener import METRICS_LISTENER
 from config.quorum import controller_addresses
 from config.topics_at_start import KEY as TOPICS_AT_START
 from config.values import ConfigType, read_value

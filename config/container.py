@@ -18,7 +18,7 @@ from typing import Final
 from config.broker_settings import BROKER_SETTINGS
 from config.definitions import nearest_name
 from config.errors import SettingsError
-from config.metrics_listener import METRICS_LISTENER, MetricsListener
+from config.listen_address import METRICS_LISTENER, ListenAddress
 from config.parse import LoadedSettings, combine_settings, is_setting
 from config.refusals import is_sasl_key, is_security_key, removed_sentence
 from config.topics_at_start import KEY as TOPICS_AT_START
@@ -31,7 +31,7 @@ DEFAULTS: Final = {
 }
 """Defaults in a container: the image's volume, and a port that can be published."""
 
-_METRICS: Final = MetricsListener("", 9404)
+_METRICS: Final = ListenAddress("", 9404)
 """The default metrics endpoint in a container. As a default, not a given setting, it moves if its port is taken."""
 
 _ADVERTISED: Final = {"advertised.listeners": "PLAINTEXT://localhost:9092"}

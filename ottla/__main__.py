@@ -24,16 +24,20 @@ _COMMANDS = {
 """The module of each command. It has a function `main`, which takes the arguments behind the command and returns the
 exit code."""
 
+_FOR_OUR_PROGRAMS = {"test-server": "broker.control.zygote"}
+"""Commands that `ottla.testing` starts, and nobody types."""
+
 
 def main() -> int:
     """Run `ottla [COMMAND] [options]`; without a command the broker. Returns the exit code of the process."""
     sys.path.insert(0, str(_ROOMS))
     arguments = sys.argv[1:]
     command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "run"
-    if command not in _COMMANDS:
+    commands = {**_COMMANDS, **_FOR_OUR_PROGRAMS}
+    if command not in commands:
         sys.stderr.write(f"ottla: there is no command {command!r}; there are: {', '.join(_COMMANDS)}\n")
         return 2
-    exit_code: int = import_module(_COMMANDS[command]).main(arguments)
+    exit_code: int = import_module(commands[command]).main(arguments)
     return exit_code
 
 

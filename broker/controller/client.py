@@ -145,12 +145,6 @@ class ControllerClient(AutoCreation, Protocol):
 
     # What is registered
 
-    def create_acls(self, wanted: Sequence[NewAcl], *, then: Callable[[list[Fault | None]], None]) -> None:
-        """Create ACLs (KIP-140), each with a success (None) or error. Raises `InvalidRequest` for too many."""
-
-    def delete_acls(self, unwanted: Sequence[AclFilter], *, then: Callable[[list[DeletedAcls]], None]) -> None:
-        """Delete the ACLs of each filter (KIP-140). Raises `InvalidRequest` for too many."""
-
     def alter_client_quotas(
         self,
         wanted: Sequence[QuotaAlteration],
@@ -163,6 +157,12 @@ class ControllerClient(AutoCreation, Protocol):
 
         ``unknown_hosts``: host names in ``wanted`` that have no address.
         """
+
+    def create_acls(self, wanted: Sequence[NewAcl], *, then: Callable[[list[Fault | None]], None]) -> None:
+        """Create ACLs (KIP-140), each with a success (None) or error. Raises `InvalidRequest` for too many."""
+
+    def delete_acls(self, unwanted: Sequence[AclFilter], *, then: Callable[[list[DeletedAcls]], None]) -> None:
+        """Delete the ACLs of each filter (KIP-140). Raises `InvalidRequest` for too many."""
 
     def alter_scram_credentials(
         self, wanted: Sequence[Deletion | Upsertion], *, then: Callable[[list[CredentialResult]], None]

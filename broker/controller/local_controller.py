@@ -278,6 +278,7 @@ class LocalController:
                 partitions=self._settings.num_partitions,
                 replication_factor=self._settings.default_replication_factor,
                 log_config=self._configs.log_defaults(),
+                clamps_replication_factor=self._settings.ottla_replication_factor_clamp,
             ),
             mutations=mutations,
         )
@@ -418,6 +419,23 @@ class LocalController:
 
     # What is registered
 
+    def alter_client_quotas(
+        self,
+        wanted: Sequence[QuotaAlteration],
+        *,
+        unknown_hosts: Collection[str],
+        validate_only: bool,
+        then: Callable[[list[QuotaResult]], None],
+    ) -> None:
+        from broker.controller.client_quotas import QuotaPlanner
+
+        planner = QuotaPlanner(self.image, unknown_hosts)
+        results = planner.plan(wanted)
+        changes = () if validate_only else planner.records
+        self._append_or_wait(results, changes, then)
+        if changes:
+            log.info("changed %d quotas of clients", len(changes))
+
     def create_acls(self, wanted: Sequence[NewAcl], *, then: Callable[[list[Fault | None]], None]) -> None:
         from broker.controller.acl_changes import AclPlanner
 
@@ -434,24 +452,6 @@ class LocalController:
         """Give ``results`` once ``records``, or all that was appended before, are durable."""
         if records:
             self.append(records, lambda: then(results))
-        else:
-            self._raft.when_durable(lambda: then(results))
-
-    def alter_client_quotas(
-        self,
-        wanted: Sequence[QuotaAlteration],
-        *,
-        unknown_hosts: Collection[str],
-        validate_only: bool,
-        then: Callable[[list[QuotaResult]], None],
-    ) -> None:
-        from broker.controller.client_quotas import QuotaPlanner
-
-        planner = QuotaPlanner(self.image, unknown_hosts)
-        results = planner.plan(wanted)
-        if planner.records and not validate_only:
-            self.append(planner.records, lambda: then(results))
-            log.info("changed %d quotas of clients", len(planner.records))
         else:
             self._raft.when_durable(lambda: then(results))
 

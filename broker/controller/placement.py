@@ -73,6 +73,11 @@ class Placement:
         """Whether this is the only broker of the cluster."""
         return not self._others
 
+    @property
+    def brokers(self) -> int:
+        """How many brokers can have replicas of new partitions."""
+        return len(self._usable_brokers())
+
     def partition(self, index: int, brokers: Sequence[int]) -> PartitionImage:
         """A new partition with a replica on each of ``brokers``; the first one that is active leads."""
         isr = tuple(broker for broker in brokers if self._is_active(broker))

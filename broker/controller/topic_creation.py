@@ -3,6 +3,7 @@
 The sentences begin with Kafka's words, since programs look for them.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -30,6 +31,8 @@ from config.resources import ConfigResource
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import ClearElrRecord, ConfigRecord, TopicRecord
 from protocol.schema import NO_UUID
+
+log = logging.getLogger(__name__)
 
 BROKER_DEFAULT: Final = -1
 """A number of partitions or replicas that the broker's settings decide."""
@@ -66,6 +69,8 @@ class CreationDefaults(NamedTuple):
     partitions: int
     replication_factor: int
     log_config: LogConfig
+    clamps_replication_factor: bool = False
+    """Whether a topic that asks for more replicas than there are brokers gets a replica on each."""
 
 
 class TopicPlanner:
@@ -196,6 +201,12 @@ class TopicPlanner:
         factor = topic.replication_factor
         if factor == BROKER_DEFAULT:
             factor = self._defaults.replication_factor
+        if self._defaults.clamps_replication_factor and factor > self._placement.brokers > 0:
+            log.info(
+                "topic %s gets %d replicas instead of %d (ottla.replication.factor.clamp)",
+                *(topic.name, self._placement.brokers, factor),
+            )
+            factor = self._placement.brokers
         try:
             return self._placement.place(count, factor)
         except InvalidReplicationFactor as fault:

@@ -7,6 +7,7 @@ and looks again after ``log.cleaner.backoff.ms``.
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -55,8 +56,10 @@ class LogCleaner:
         removals: LogRemovals,
         checkpoint_writer: WorkerThread,
         settings: BrokerSettings,
+        interval: Callable[[int], int],
     ) -> None:
-        """``checkpoint_writer`` is the thread that writes all checkpoints."""
+        """``checkpoint_writer`` is the thread that writes all checkpoints; ``interval`` is `Scheduler.interval`."""
+        self._interval = interval
         self._make_worker = make_worker
         self._clock = clock
         self._logs = logs
@@ -69,6 +72,10 @@ class LogCleaner:
         self._uncleanable: dict[Log, str] = {}
         self._deaths: dict[Log, int] = {}
         """How many processes in a row have died in rounds over a log."""
+        self._demanded: set[Log] = set()
+        """Logs that are cleaned whatever their dirty ratio is, since an administrator wants it."""
+        self._satisfied: list[asyncio.Event] = []
+        """Set once no log is demanded any more."""
         self._postponed: set[Log] = set()
         """The logs whose rounds have failed since the last backoff: others have their turn first."""
         self._under_way: dict[TopicPartition, CleanerProcess] = {}
@@ -93,6 +100,18 @@ class LogCleaner:
                 self.abort(topic_partition)
         for pause in self._pauses:
             pause.set()
+
+    async def clean_now(self, demanded: Iterable[Log]) -> None:
+        """Clean compacted logs as far as they can be cleaned, however little that is, and return once that is done, or
+        has failed."""
+        if not self._cleaners:
+            return
+        self._demanded.update(demanded)
+        satisfied = asyncio.Event()
+        self._satisfied.append(satisfied)
+        for pause in self._pauses:
+            pause.set()
+        await satisfied.wait()
 
     def abort(self, topic_partition: TopicPartition) -> None:
         """End the round over a log, if there is a round. The log is about to be removed, or to be cleaned otherwise."""
@@ -121,7 +140,7 @@ class LogCleaner:
                         await process.end()
                 else:
                     await process.end()
-                    await self._pause(self._settings.log_cleaner_backoff_ms)
+                    await self._pause(self._interval(self._settings.log_cleaner_backoff_ms))
                     self._postponed.clear()
         finally:
             self.stats.last_rounds.pop(number, None)
@@ -156,6 +175,8 @@ class LogCleaner:
         stats.looked_ms = now_ms
         stats.max_dirty_ratio, stats.max_delay_ms = 0.0, 0
         chosen: Cleanable | None = None
+        self._demanded.intersection_update(self._logs.all())
+        self._demanded.difference_update(self._uncleanable, self._postponed)
         for one in self._logs.all():
             if not one.config.is_compacted or one.topic_partition in self._under_way or one in self._uncleanable:
                 continue
@@ -168,12 +189,18 @@ class LogCleaner:
                 continue
             stats.max_dirty_ratio = max(stats.max_dirty_ratio, found.dirty_ratio)
             stats.max_delay_ms = max(stats.max_delay_ms, found.delay_ms)
+            if not found.cleanable_bytes:
+                self._demanded.discard(one)
             if (
-                found.is_due
+                (found.is_due or one in self._demanded)
                 and one not in self._postponed
                 and (chosen is None or found.dirty_ratio > chosen.dirty_ratio)
             ):
                 chosen = found
+        if not self._demanded:
+            for satisfied in self._satisfied:
+                satisfied.set()
+            self._satisfied.clear()
         return chosen
 
     def _is_ours(self, one: Log) -> bool:

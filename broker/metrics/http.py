@@ -23,7 +23,7 @@ from broker.network.acceptor import CannotListen
 from broker.network.socket_options import SocketOptions, bound_socket
 from broker.runtime.without_ssl import stand_in_where_ssl_is_missing
 from broker.runtime.worker_thread import WorkerThread
-from config.metrics_listener import METRICS_LISTENER, MetricsListener
+from config.listen_address import METRICS_LISTENER, ListenAddress
 
 if TYPE_CHECKING:
     from broker.metrics.pages import Page, Pages
@@ -103,7 +103,7 @@ class MetricsEndpoint:
 
     def __init__(
         self,
-        listener: MetricsListener,
+        listener: ListenAddress,
         *,
         is_given: bool,
         worker: WorkerThread,
@@ -127,10 +127,10 @@ class MetricsEndpoint:
         """The tasks that send each page; the oldest pages come first."""
 
     @property
-    def address(self) -> MetricsListener:
+    def address(self) -> ListenAddress:
         """The address and port of the endpoint."""
         assert self._socket is not None, "open comes first"
-        return MetricsListener(self._listener.host, self._socket.getsockname()[1])
+        return ListenAddress(self._listener.host, self._socket.getsockname()[1])
 
     def open(self, reserved_ports: Collection[int]) -> None:
         """Bind the port and answer on it from now on. If the port is taken and the settings do not name it, another

@@ -149,6 +149,11 @@ class SocketServer:
             log.warning("some clients did not take their last answers within %.0f s", DRAIN_S)
         self._pool.close()
 
+    def abort(self) -> None:
+        """Close the ports and every connection now: answers that are under way are dropped."""
+        self.close()
+        self._pool.close()
+
     def close(self) -> None:
         """Give the ports back; connections in a backlog are refused by the system."""
         self._buffers.close()

@@ -14,14 +14,21 @@ class Scheduler:
     def __init__(self, wheel: TimingWheel) -> None:
         self._wheel = wheel
         self._is_stopped = False
+        self.least_interval_ms = 0
+        """Below this no interval counts: set while a clock is moved by months, which would else run a job of every few
+        seconds a million times."""
 
     def every(self, interval_ms: int, job: Job, *, first_after_ms: int | None = None) -> None:
         """Run ``job`` every ``interval_ms``, from its end to its beginning; the first time after ``first_after_ms``.
 
         Only this first time if ``interval_ms`` is not positive, as Kafka's scheduler does.
         """
-        after_ms = interval_ms if first_after_ms is None else first_after_ms
+        after_ms = self.interval(interval_ms) if first_after_ms is None else first_after_ms
         self._wheel.add_after(after_ms, partial(self._run_again, interval_ms, job))
+
+    def interval(self, interval_ms: int) -> int:
+        """How long a work pauses that is done every ``interval_ms``, in milliseconds."""
+        return max(interval_ms, self.least_interval_ms) if interval_ms > 0 else interval_ms
 
     def once(self, after_ms: int, job: Job) -> None:
         """Run ``job`` once, unless the broker stops before."""

@@ -56,6 +56,11 @@ class TimeSlices:
         self._works: deque[Work] = deque()
         self._is_called = False
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no work has a step to do: each has ended, or waits."""
+        return not self._works
+
     def run(self, steps: Steps) -> Work:
         """Begin a work in a later turn of the loop."""
         work = Work(self, steps)

@@ -38,6 +38,8 @@ class WorkerThread:
         self._name = name
         self._loop = loop
         self._clock = clock
+        self._pending = 0
+        """Jobs whose callback has not run yet."""
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None], Failed] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._retry: Alarm | None = None
@@ -46,9 +48,15 @@ class WorkerThread:
         """Whether the loop runs the jobs, since no thread could start and the broker stops."""
         self._stopped: asyncio.Future[None] | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether every job is done, and its callback has run."""
+        return not self._pending
+
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Failed) -> None:
         """Run ``job`` after all earlier jobs; then ``done(result)`` or ``failed(error)`` on the loop."""
         assert self._stopped is None, f"the {self._name} thread has been stopped"
+        self._pending += 1
         self._jobs.put((job, done, failed))
         if self._is_loops_work:
             self._work_on_loop()
@@ -123,9 +131,13 @@ class WorkerThread:
         try:
             result = job()
         except Exception as error:  # noqa: BLE001 - the error belongs to the caller of `submit`
-            self._loop.call_soon_threadsafe(failed, error)
+            self._loop.call_soon_threadsafe(self._finish, failed, error)
         else:
-            self._loop.call_soon_threadsafe(done, result)
+            self._loop.call_soon_threadsafe(self._finish, done, result)
+
+    def _finish(self, callback: Callable[[Any], None], outcome: Any) -> None:
+        self._pending -= 1
+        callback(outcome)
 
 
 class FlushTarget(Protocol):

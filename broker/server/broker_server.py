@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.dispatch.dispatcher import Dispatcher
@@ -23,6 +23,7 @@ from broker.network.socket_options import bound_socket
 from broker.network.socket_server import NO_GATES, NO_TRANSPORTS, SocketServer
 from broker.raft.observers import Observers
 from broker.request.channel import RequestChannel
+from broker.request.response import ResponseSlot
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown, first_of
@@ -34,8 +35,8 @@ from broker.server.log_dirs import LogDirs
 from broker.server.quota_enforcement import QuotaEnforcement
 from broker.server.startup import ServerComponents, Startup
 from config.broker_settings import BrokerSettings
+from config.listen_address import METRICS_LISTENER
 from config.listeners import Listener, with_bound_ports
-from config.metrics_listener import METRICS_LISTENER
 from protocol.primitives import Malformed
 from storage.errors import LogDirFailed, StorageError
 from storage.files import FileSystem
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
     from broker.server.authentication import Authentication
 
 log = logging.getLogger(__name__)
+
+Handle = Callable[[ResponseSlot], None]
+"""Serves one request."""
 
 
 class CannotStart(Exception):
@@ -75,10 +79,12 @@ class BrokerServer:
         connector: "Connector | None" = None,
         most_open_files: int = DEFAULT_LIMIT,
         first_records: Sequence[Record] = (),
+        around_requests: Callable[[Handle], Handle] | None = None,
     ) -> None:
         """``worker`` makes all worker threads, ``bind`` the listening sockets; ``connector`` connects to other nodes.
         ``most_open_files``: how many files of segments may be open at a time. ``first_records``: what a cluster that
-        is made by this start has beside its features."""
+        is made by this start has beside its features. ``around_requests`` wraps what serves one request."""
+        self._around_requests = around_requests
         self._settings = settings
         self._connector = connector
         self._most_open_files = most_open_files
@@ -317,9 +323,10 @@ class BrokerServer:
         self._enforce_quotas(components, dispatcher)
         if controller_listener is not None:
             controller_listener.serve(self.controller_registry, handlers, dispatcher)
+        handle: Handle = dispatcher.handle
         pool = HandlerPool(
             self._channel,
-            dispatcher.handle,
+            handle if self._around_requests is None else self._around_requests(handle),
             size=self._settings.num_io_threads,
             end_of_turn=components.replicas.appender.write_staged,
         )

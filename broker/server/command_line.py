@@ -69,26 +69,34 @@ def run(arguments: Sequence[str] | None = None) -> int:
     never_wait_for_stderr()
     signals = Signals()
     options = _parser().parse_args(arguments)
-    _log_to_stderr(options.log_level)
+    log_to_stderr(options.log_level)
     try:
         loaded = settings_of(options)
+        _refuse_what_is_for_tests(loaded)
         credentials = _credentials(options.add_scram, loaded)
     except SettingsError as error:
-        return _failed(error)
+        return failed(error)
     for notice in loaded.notices:
         log.info("%s", notice)
     descriptors = raise_descriptor_limit()
     if descriptors < FEWEST_OPEN_FILES:
-        return _failed(f"up to {descriptors} open files are allowed, expected at least {FEWEST_OPEN_FILES} (ulimit -n)")
+        return failed(f"up to {descriptors} open files are allowed, expected at least {FEWEST_OPEN_FILES} (ulimit -n)")
     threads = threads_that_start(FEWEST_THREADS)
     if threads < FEWEST_THREADS:
-        return _failed(
+        return failed(
             f"{threads} threads can be started, expected at least {FEWEST_THREADS} "
             "(ulimit -u, or the limit of processes of a container or service)"
         )
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         most_open_files = min(descriptors // 2, MOST_OPEN_FILES)
         return runner.run(_serve(loaded, signals, credentials, most_open_files=most_open_files))
+
+
+def _refuse_what_is_for_tests(loaded: LoadedSettings) -> None:
+    """Raises `SettingsError`: nothing could move a clock of this broker, or make it begin anew."""
+    for key in ("ottla.clock", "ottla.control.listener"):
+        if loaded.settings.given.get(key, "") not in ("", "system"):
+            raise SettingsError(f"{key} is for a broker that is under a test: start it with --test")
 
 
 def _credentials(texts: Sequence[str], loaded: LoadedSettings) -> "Sequence[Record]":
@@ -191,8 +199,8 @@ async def _serve_until(
         if not await _started(daemon, stop):
             return STOPPED
     except CannotStart as error:
-        return _failed(error)
-    _announce(f"ready {daemon.description}\n")
+        return failed(error)
+    announce(f"ready {daemon.description}\n")
     manager.ready(daemon.description)
     log.debug("short turns for %d threads", ask_for_short_turns())
     # Everything allocated so far lives until the end: it need not be looked through again and again. What a request
@@ -206,11 +214,11 @@ async def _serve_until(
     if daemon.failure is not None:
         if not isinstance(daemon.failure, StorageError):
             log.critical("the broker stopped", exc_info=daemon.failure)
-        return _failed(daemon.failure)
+        return failed(daemon.failure)
     return STOPPED
 
 
-def _announce(line: str) -> None:
+def announce(line: str) -> None:
     """Write ``line`` to stdout. The broker serves also where stdout is full, or a pipe that no process reads."""
     try:
         # A pipe that is full would hold the broker until its reader comes.
@@ -258,7 +266,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _log_to_stderr(level: str) -> None:
+def log_to_stderr(level: str) -> None:
     formatter = OneLine("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handler = logging.StreamHandler(sys.stderr)
@@ -277,7 +285,7 @@ class OneLine(logging.Formatter):
         return super().formatMessage(record)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
         import uvloop
     except ImportError:  # no wheel for this platform: asyncio's own loop does the same, slower
@@ -285,6 +293,6 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-def _failed(error: BaseException | str) -> int:
+def failed(error: BaseException | str) -> int:
     sys.stderr.write(f"ottla: {error}\n")
     return FAILED

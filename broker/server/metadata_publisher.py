@@ -44,13 +44,13 @@ class BrokerMetadataPublisher:
             group_coordinator,
         )
 
-    def tell_first(self, subscriber: MetadataSubscriber) -> None:
-        """Give each new image to ``subscriber`` before all others."""
-        self.subscribers = (subscriber, *self.subscribers)
-
     def subscribe(self, subscriber: MetadataSubscriber) -> None:
         """Give each new image to one more subscriber, after all others."""
         self.subscribers += (subscriber,)
+
+    def tell_first(self, subscriber: MetadataSubscriber) -> None:
+        """Give each new image to ``subscriber`` before all others."""
+        self.subscribers = (subscriber, *self.subscribers)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Give the change to every subscriber, in order."""

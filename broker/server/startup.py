@@ -79,6 +79,7 @@ class ServerComponents(NamedTuple):
     verifier: PartitionVerifier
     marker_appender: MarkerAppender
     log_cleaner: LogCleaner
+    background_tasks: LogBackgroundTasks
     replica_moves: ReplicaMoves
     publisher: BrokerMetadataPublisher
     controller_listener: ControllerListener | None
@@ -195,7 +196,7 @@ class Startup:
             transaction_markers=self._transaction_markers,
         )
         loader.publish_to(publisher.publish)
-        self._start_background_tasks(group_coordinator, removals)
+        background_tasks = self._start_background_tasks(group_coordinator, removals)
         return ServerComponents(
             node=cluster.node,
             metadata=self._metadata,
@@ -214,6 +215,7 @@ class Startup:
             verifier=verifier,
             marker_appender=marker_appender,
             log_cleaner=log_cleaner,
+            background_tasks=background_tasks,
             replica_moves=replica_moves,
             publisher=publisher,
             controller_listener=cluster.controller_listener,
@@ -411,10 +413,11 @@ class Startup:
             removals=removals,
             checkpoint_writer=services.housekeeper,
             settings=settings,
+            interval=services.scheduler.interval,
         )
         return cleaner
 
-    def _start_background_tasks(self, group_coordinator: GroupCoordinator, removals: LogRemovals) -> None:
+    def _start_background_tasks(self, group_coordinator: GroupCoordinator, removals: LogRemovals) -> LogBackgroundTasks:
         hold = self._metric_sources.retention_hold = RetentionHold(group_coordinator.groups)
         background_tasks = LogBackgroundTasks(
             clock=self._services.clock,
@@ -425,3 +428,4 @@ class Startup:
             worker=self._services.housekeeper,
         )
         background_tasks.start(self._services.scheduler, self._settings)
+        return background_tasks

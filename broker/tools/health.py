@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from config.errors import SettingsError
-from config.metrics_listener import METRICS_LISTENER, MetricsListener
+from config.listen_address import METRICS_LISTENER, ListenAddress
 from config.settings_options import add_settings_options, settings_of
 
 READY: Final = 0
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return READY if status == http.client.OK else NOT_READY
 
 
-def _readiness(listener: MetricsListener) -> tuple[int, str]:
+def _readiness(listener: ListenAddress) -> tuple[int, str]:
     """The status that `/readyz` answers with, and its text. Raises OSError, HTTPException."""
     host = _EVERY_INTERFACE.get(listener.host, listener.host)
     connection = http.client.HTTPConnection(host, listener.port, timeout=PATIENCE_S)

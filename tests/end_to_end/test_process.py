@@ -71,6 +71,7 @@ def test_a_start_loads_what_every_broker_needs_and_the_rest_when_it_is_asked_for
         "broker.handlers.topics", "broker.handlers.group_membership", "broker.controller.topic_creation",
         "broker.coordinators.partition_writer", "broker.server.topics_at_start", "broker.tools",
         "broker.security.acls", "config.authorizer",
+        "broker.network.tls_transport", "broker.security.tls", "config.tls",
         "protocol.messages.group_membership", "protocol.messages.topics",
     }  # fmt: skip
     assert all(importlib.util.find_spec(name) for name in late), "a name that nothing has can not be found"

@@ -291,6 +291,18 @@ def _to_100_s(value: Any, moment: Moment, names: Names) -> Any:
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
+        script="client_quotas",
+        path="entries",
+        replace=_by_entity,
+        reason="Kafka tells entities, the parts of an entity, and quotas in the order of a hash table.",
+    ),
+    Rule(
+        script="client_quotas",
+        path="throttle_time_ms",
+        replace=_to_100_s,
+        reason="The broker's clock goes on between two requests of a throttled client.",
+    ),
+    Rule(
         api="DESCRIBE_ACLS",
         path="resources",
         replace=_by("resource_type", "pattern_type", "resource_name"),
@@ -357,18 +369,6 @@ RULES: Final[tuple[Rule, ...]] = (
         replace=_sorted_by("issue_timestamp"),
         orders=True,
         reason="A hash map's order.",
-    ),
-    Rule(
-        script="client_quotas",
-        path="entries",
-        replace=_by_entity,
-        reason="Kafka tells entities, the parts of an entity, and quotas in the order of a hash table.",
-    ),
-    Rule(
-        script="client_quotas",
-        path="throttle_time_ms",
-        replace=_to_100_s,
-        reason="The broker's clock goes on between two requests of a throttled client.",
     ),
     Rule(
         path="*error_message",

@@ -13,6 +13,7 @@ from broker.network.connection import Connection
 from broker.network.transport import PlaintextTransport
 from broker.request.session import Peer, Session
 from broker.runtime.clock import Ids
+from broker.runtime.manual_clock import ManualClock
 from broker.server.broker_server import BrokerServer
 from config.parse import load_settings
 from protocol.error_counts import ERROR_CODES
@@ -24,7 +25,6 @@ from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.schema import describe
 from storage.files import FileSystem
 from tests.support.batches import produced, record
-from tests.support.clock import ManualClock
 from tests.support.requests import produce_request
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 
 YEAR = timedelta(days=365)
 CLOCK_BEGINS = datetime(2023, 11, 14, tzinfo=UTC)
-"""The day on which `tests.support.clock.ManualClock` begins."""
+"""The day on which `broker.runtime.manual_clock.ManualClock` begins."""
 
 
 def name(common_name: str) -> x509.Name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import sys
 from collections import deque
@@ -13,7 +14,8 @@ from protocol.headers import decode_response, encode_request
 class RawClient:
     """A connection to the broker at an address."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, client_id: str = "raw") -> None:
+        self._client_id = client_id
         host, _, port = bootstrap.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=60)
         self._correlation_id = 0
@@ -37,7 +39,7 @@ class RawClient:
         """Send a request; its answer is received later."""
         self._correlation_id += 1
         self._asked.append((self._correlation_id, request, version))
-        self._socket.sendall(encode_request(self._correlation_id, "raw", request, version))
+        self._socket.sendall(encode_request(self._correlation_id, self._client_id, request, version))
 
     def receive(self) -> Any:
         """The answer to the oldest unanswered request."""
@@ -48,6 +50,10 @@ class RawClient:
         correlation_id, answer = decode_response(response_class, version, self._receive(size))
         assert correlation_id == asked_id, f"answer {correlation_id} came for {asked_id}"
         return answer
+
+    def has_no_answer(self) -> bool:
+        """Whether nothing has come that was not received yet."""
+        return not select.select([self._socket], [], [], 0)[0]
 
     def _receive(self, size: int) -> bytes:
         received = bytearray()

@@ -92,6 +92,20 @@ def by_pip_beside_their_packages(wheel: Path, home: Path) -> None:
     use(home / "env/bin/ottla", home, {"PYTHONPATH": str(home)})
     use((python, "-m", "ottla"), home, {"PYTHONPATH": str(home)})
     in_a_job_of_spark(python, home)
+    in_a_test(python, home)
+
+
+def in_a_test(python: Path, home: Path) -> None:
+    """pytest has the fixture without being told, and its broker serves beside packages that have our names."""
+    run(python, "-m", "pip", "install", "--quiet", "pytest")
+    test = home / "tests" / "test_orders.py"
+    test.parent.mkdir()
+    test.write_text(
+        "def test_orders(kafka):\n"
+        "    kafka.produce('orders', ['1', '2'])\n"
+        "    assert [record.value for record in kafka.records('orders')] == [b'1', b'2']\n"
+    )
+    assert "1 passed" in run(python, "-m", "pytest", test, cwd=test.parent, env={**os.environ, "PYTHONPATH": str(home)})
 
 
 def by_uv(wheel: Path, home: Path) -> None:

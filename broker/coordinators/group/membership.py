@@ -309,10 +309,23 @@ class Membership:
             self._presence.depart(group, group.members[member_id], _because("it has left", leaving.reason))
         return error
 
+    def expire(self, group_id: str, which: str | None) -> int:
+        """Remove members as if nothing had been heard of them; see `GroupShard.expire_members`."""
+        group = self._presence.live(group_id)
+        if group is None:
+            return 0
+        found = [one for one in group.members.values() if which in (None, one.member_id, one.instance_id)]
+        for member in found:
+            self._silence(group, member)
+        return len(found)
+
     def _member_is_silent(self, group: ClassicGroup, member: Member) -> None:
         if member.is_waiting and not member.is_new:
             # A waiting member can't send other requests. Its session begins anew when it is answered.
             return
+        self._silence(group, member)
+
+    def _silence(self, group: ClassicGroup, member: Member) -> None:
         self._presence.depart(group, member, "nothing has been heard of it for too long")
         self._rounds.submit(self._rounds.left(group, f"member {member.member_id} is silent"))
 

@@ -130,6 +130,11 @@ class GroupShard:
         """Handle LeaveGroup: remove members."""
         return self._membership.leave(group_id, members, reply)
 
+    def expire_members(self, group_id: str, member: str | None) -> int:
+        """Remove a group's members, or the one with this member id or instance id (None: all), as if their session
+        timeouts were over. Return how many were removed."""
+        return self._membership.expire(group_id, member)
+
     # Offsets ----------------------------------------------------------------------------------------------------------
 
     def commit(self, request: Commit, reply: Callable[[Sequence[ErrorCode]], None]) -> GroupResult | None:

@@ -45,8 +45,8 @@ class KeyedDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has changed."""
-        return self._changed is None
+        """Whether no record has changed."""
+        return next(self.changes(), None) is None
 
     def put(self, key: Hashable, record: Record) -> None:
         """Set the record of ``key``."""
@@ -60,15 +60,12 @@ class KeyedDelta:
 
     def replace(self, image: KeyedImage) -> None:
         """All records as ``image`` has them."""
-        if image.by_key != self._image.by_key:
-            self._changed = dict(image.by_key)
-            self._touched = self._image.by_key.keys() | image.by_key.keys()
+        self._changed = dict(image.by_key)
+        self._touched = self._image.by_key.keys() | self._changed.keys()
 
     def changes(self) -> Iterator[tuple[Record | None, Record | None]]:
         """Each record that has changed, as it was and as it is now; None stands for no record."""
-        if self._changed is None:
-            return
-        before, after = self._image.by_key, self._changed
+        before, after = self._image.by_key, self._changed or {}
         for key in self._touched:
             if before.get(key) != after.get(key):
                 yield before.get(key), after.get(key)

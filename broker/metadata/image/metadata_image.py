@@ -124,8 +124,8 @@ class MetadataDelta:
             and not self.configs.changed
             and self.features.is_empty
             and self.cluster.is_empty
-            and self.acls.is_empty
             and self.client_quotas.is_empty
+            and self.acls.is_empty
         )
 
     def replay(self, record: Record) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from config.container import load_container_settings, setting_of_variable, settings_of_environment
 from config.errors import SettingsError
+from config.listen_address import ListenAddress
 from config.listeners import Listener
-from config.metrics_listener import MetricsListener
 from config.parse import LoadedSettings
 
 KAFKAS_SINGLE_NODE_EXAMPLE = {
@@ -280,12 +280,12 @@ def test_the_metrics_port_of_a_container_can_be_published_and_is_one_that_nobody
         settings = load(
             {"KAFKA_LISTENERS": listeners, "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:1"}
         ).settings
-        assert settings.ottla_prometheus_listener == MetricsListener("", 9404)
+        assert settings.ottla_prometheus_listener == ListenAddress("", 9404)
         assert "ottla.prometheus.listener" not in settings.given, "where it is taken, it moves"
 
 
 def test_a_metrics_port_that_somebody_gives_to_a_container_is_the_one() -> None:
     given = load({"KAFKA_OTTLA_PROMETHEUS_LISTENER": "127.0.0.1:7000"})
-    assert given.settings.ottla_prometheus_listener == MetricsListener("127.0.0.1", 7000)
+    assert given.settings.ottla_prometheus_listener == ListenAddress("127.0.0.1", 7000)
     with pytest.raises(SettingsError, match=r"expected another port than that of PLAINTEXT://:9404"):
         load({"KAFKA_LISTENERS": "PLAINTEXT://:9404", "KAFKA_OTTLA_PROMETHEUS_LISTENER": ":9404"})

@@ -3,26 +3,26 @@
 import pytest
 
 from config.errors import SettingsError
-from config.metrics_listener import MetricsListener
+from config.listen_address import ListenAddress
 from config.parse import load_settings
 
 
-def listener(text: str) -> MetricsListener | None:
+def listener(text: str) -> ListenAddress | None:
     return load_settings(None, [("ottla.prometheus.listener", text)]).settings.ottla_prometheus_listener
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("127.0.0.1:9404", MetricsListener("127.0.0.1", 9404)),
-        ("0.0.0.0:0", MetricsListener("0.0.0.0", 0)),
-        (":9404", MetricsListener("", 9404)),
-        ("[::1]:9404", MetricsListener("::1", 9404)),
-        ("localhost:65535", MetricsListener("localhost", 65535)),
+        ("127.0.0.1:9404", ListenAddress("127.0.0.1", 9404)),
+        ("0.0.0.0:0", ListenAddress("0.0.0.0", 0)),
+        (":9404", ListenAddress("", 9404)),
+        ("[::1]:9404", ListenAddress("::1", 9404)),
+        ("localhost:65535", ListenAddress("localhost", 65535)),
         ("  ", None),
     ],
 )
-def test_an_address_is_read(text: str, expected: MetricsListener | None) -> None:
+def test_an_address_is_read(text: str, expected: ListenAddress | None) -> None:
     assert listener(text) == expected
 
 

@@ -12,6 +12,7 @@ ENTRIES = (
     *(
         "__init__.py",
         "__main__.py",
+        "control",
         "controller",
         "coordinators",
         "dispatch",

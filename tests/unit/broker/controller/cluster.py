@@ -9,6 +9,7 @@ from broker.metadata.loader import MetadataLoader
 from broker.metadata.record_versions import version_of
 from broker.metadata.registration import Registration
 from broker.raft.quorum import Quorum
+from broker.runtime.manual_clock import ManualClock
 from config.broker_settings import BrokerSettings
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
@@ -16,7 +17,6 @@ from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsReques
 from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from protocol.messages.elections import ElectLeadersRequest
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord, decode_record, encode_record
-from tests.support.clock import ManualClock
 from tests.support.metadata import Batch
 from tests.unit.broker.metadata.metadata_node import CLIENTS, CONTROLLERS, CountedIds
 

@@ -8,8 +8,8 @@ from broker.peers.endpoint import PeerEndpoint
 from broker.peers.nodes import Nodes
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
+from broker.runtime.manual_clock import ManualClock
 from protocol.api_keys import ApiKey
-from tests.support.clock import ManualClock
 from tests.unit.broker.peers.harness import Wire, versions
 
 REQUEST_TIMEOUT_MS = 30_000

@@ -18,12 +18,12 @@ from broker.metadata.image.records import Record
 from broker.metadata.topic_rules import TRANSACTION_STATE
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.transaction_marker import TransactionMarker
+from broker.runtime.manual_clock import ManualClock
 from protocol.errors import ErrorCode as E
 from protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from protocol.records.cluster_metadata import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from protocol.records.transaction_state import TransactionStatus
 from storage.topic_partition import TopicPartition
-from tests.support.clock import ManualClock
 from tests.unit.broker.coordinators.brokers import Asked, Brokers, settle
 from tests.unit.broker.peers.harness import by_hand
 

@@ -12,6 +12,7 @@ from broker.coordinators.transaction.verification import Verified
 from broker.coordinators.verification_router import RETRY_BACKOFF_MS, VerificationRouter
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_rules import TRANSACTION_STATE
+from broker.runtime.manual_clock import ManualClock
 from protocol.errors import ErrorCode as E
 from protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
@@ -21,7 +22,6 @@ from protocol.messages.transactions import (
 )
 from protocol.records.cluster_metadata import PartitionChangeRecord, PartitionRecord, TopicRecord
 from storage.topic_partition import TopicPartition
-from tests.support.clock import ManualClock
 from tests.support.metadata import pretend
 from tests.unit.broker.coordinators.brokers import REQUEST_TIMEOUT_MS, Brokers, settle
 from tests.unit.broker.peers.harness import by_hand

@@ -14,8 +14,8 @@ from broker.metadata.brokers import Brokers
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.replication.in_sync_replicas import FollowerFetch
 from broker.replication.partition import LeaderAndIsr, Partition
+from broker.runtime.manual_clock import ManualClock
 from storage.log_dir import LogDir
-from tests.support.clock import ManualClock
 from tests.support.cluster import broker_record
 from tests.support.logs import LogHome
 from tests.support.metadata import image_of

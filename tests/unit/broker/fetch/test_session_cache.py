@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import count
 
 from broker.fetch.session_cache import MIN_EVICTION_MS, NO_SESSION, FetchSessionCache
-from tests.support.clock import ManualClock
+from broker.runtime.manual_clock import ManualClock
 
 
 class Session:

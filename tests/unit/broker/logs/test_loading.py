@@ -10,6 +10,7 @@ import pytest
 from broker.logs import loading as log_loading
 from broker.logs.closing import close_logs
 from broker.logs.loading import LogLoading, Stopped
+from broker.runtime.manual_clock import ManualClock
 from broker.runtime.worker_thread import WorkerThread
 from config.log_config import LogConfig
 from storage.files import FileSystem
@@ -18,7 +19,6 @@ from storage.log import Log
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
-from tests.support.clock import ManualClock
 from tests.support.logs import SMALL, T, batch_of, close_all, load_all, marker, values_in
 
 CONFIG = LogConfig(**SMALL)

@@ -11,9 +11,9 @@ import pytest
 from broker.membership.alter_partition import AlterPartitionSender
 from broker.membership.controller_channel import ControllerChannel
 from broker.replication.isr_alteration import IsrCommitted, IsrOutdated, IsrRefused, Outcome, WantedIsr
+from broker.runtime.manual_clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from tests.support.clock import ManualClock
 
 ORDERS, PAYMENTS = bytes([1] * 16), bytes([2] * 16)
 OfPartition = AlterPartitionResponse.Topic.Partition

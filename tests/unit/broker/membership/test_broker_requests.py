@@ -12,13 +12,13 @@ from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import ClientRequest, Forwarder, ForwardingFailed
 from broker.metadata.internal_topics import InternalTopic
 from broker.peers.backoff import Backoff
+from broker.runtime.manual_clock import ManualClock
 from protocol.codec import decoder
 from protocol.errors import ErrorCode
 from protocol.headers import decode_request_header, frame_response
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
-from tests.support.clock import ManualClock
 
 ORDERS, PAYMENTS = bytes([1] * 16), bytes([2] * 16)
 FIRST_DIR, SECOND_DIR = bytes([7] * 16), bytes([8] * 16)

@@ -14,10 +14,10 @@ from broker.peers.endpoint import PeerEndpoint
 from broker.raft.client import RaftListener
 from broker.raft.remote_quorum import RemoteQuorum
 from broker.replication.isr_alteration import WantedIsr
+from broker.runtime.manual_clock import ManualClock
 from broker.runtime.shutdown import Shutdown
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
-from tests.support.clock import ManualClock
 from tests.unit.broker.peers.harness import Wire, by_hand, versions
 
 LEADER = PeerEndpoint(100, "kafka-100", 9093)

@@ -12,10 +12,10 @@ import pytest
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import ClientRequest, Forwarder, ForwardingFailed, NotForwardable
 from broker.peers.backoff import Backoff
+from broker.runtime.manual_clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.records.principal import DefaultPrincipalData
-from tests.support.clock import ManualClock
 
 T = TypeVar("T")
 

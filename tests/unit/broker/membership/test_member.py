@@ -18,6 +18,7 @@ from broker.peers.endpoint import PeerEndpoint
 from broker.peers.errors import PeerUnreachable
 from broker.peers.peer import Peer
 from broker.raft.remote_quorum import RemoteQuorum
+from broker.runtime.manual_clock import ManualClock
 from config.listeners import Listener
 from protocol.errors import ErrorCode
 from protocol.messages.broker_lifecycle import (
@@ -26,7 +27,6 @@ from protocol.messages.broker_lifecycle import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from tests.support.clock import ManualClock
 
 LEADER = PeerEndpoint(100, "kafka-100", 9093)
 DIRECTORIES = [bytes([9] * 16), bytes([7] * 16)]

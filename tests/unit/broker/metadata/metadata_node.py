@@ -9,13 +9,13 @@ from broker.metadata.loader import MetadataLoader
 from broker.metadata.registration import Registration
 from broker.raft.formatting import format_directories, read_bootstrap
 from broker.raft.opening import open_metadata_log
+from broker.runtime.manual_clock import ManualClock
 from broker.runtime.worker_thread import Flusher
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
 from storage.checkpoints import read_meta_properties
 from storage.errors import StorageError
 from storage.files import FileSystem
-from tests.support.clock import ManualClock
 
 CLIENTS = Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)
 CONTROLLERS = Listener(name="CONTROLLER", host="127.0.0.1", port=9093)

@@ -10,9 +10,11 @@ import pytest
 
 from broker.membership.cluster_membership import ClusterMembership
 from broker.replication.replication import Replication
+from config.resources import ConfigResource
 from protocol.errors import ErrorCode
 from protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from protocol.messages.topics import CreateTopicsRequest
+from tests.support.altered_configs import configure
 from tests.support.batches import produced
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.leadership import create_replicated_topic
@@ -114,6 +116,18 @@ def replicate(leader: InProcessBroker, follower: InProcessBroker, index: int, *v
     until(leader, lambda: follower.log("orders", index).high_watermark == leader.log("orders", index).log_end_offset)
     size: int = leader.log("orders", index).size - before
     return size
+
+
+def test_the_bytes_of_throttled_replicas_are_told(primary: InProcessBroker, member: InProcessBroker) -> None:
+    led_and_followed(primary, member)
+    for direction in ("leader", "follower"):
+        configure(primary, ConfigResource.TOPIC, "orders", f"{direction}.replication.throttled.replicas", "*")
+    follower = replication(member).throttles
+    assert follower is not None
+    until(primary, lambda: "orders" in follower.follower.partitions)
+    replicate(primary, member, 0, bytes(5_000))
+    assert scrape(primary)["kafka_server_leaderreplication_byte_rate"] > 0
+    assert scrape(member)["kafka_server_followerreplication_byte_rate"] > 0
 
 
 def test_a_member_observes_the_metadata_log_and_its_controller_counts_it(

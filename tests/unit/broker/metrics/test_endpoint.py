@@ -13,7 +13,7 @@ from broker.logs.loading import LogLoading
 from broker.metrics import http
 from broker.server.broker_server import BrokerServer, CannotStart
 from config.broker_settings import BrokerSettings
-from config.metrics_listener import METRICS_LISTENER, MetricsListener
+from config.listen_address import METRICS_LISTENER, ListenAddress
 from config.parse import load_settings
 from dev.broker_process import port_below_client_ports
 from tests.support.broker import InProcessBroker, running_broker
@@ -362,7 +362,7 @@ def settings_with_metrics_at(port: int, directory: Path, *, is_given: bool, list
     listeners = f"PLAINTEXT://127.0.0.1:{listener_port}"
     settings = load_settings(None, [("log.dirs", str(directory)), ("listeners", listeners)]).settings
     given = {**settings.given, **({METRICS_LISTENER: f"127.0.0.1:{port}"} if is_given else {})}
-    return settings.replace(ottla_prometheus_listener=MetricsListener("127.0.0.1", port), given=given)
+    return settings.replace(ottla_prometheus_listener=ListenAddress("127.0.0.1", port), given=given)
 
 
 def lines_of_a_start(

@@ -1,7 +1,7 @@
 """Rates of counts from their values a period or two ago."""
 
 from broker.metrics.past import Past
-from tests.support.clock import ManualClock
+from broker.runtime.manual_clock import ManualClock
 
 
 def test_a_rate_is_taken_over_the_present_period_and_the_one_before() -> None:

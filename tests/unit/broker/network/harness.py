@@ -21,7 +21,7 @@ from broker.request.channel import RequestChannel
 from broker.request.response import ResponseSlot
 from broker.request.session import Peer, Session
 from broker.request.stats import HandlerTurn
-from tests.support.clock import ManualClock
+from broker.runtime.manual_clock import ManualClock
 
 
 def frame(payload: bytes) -> bytes:

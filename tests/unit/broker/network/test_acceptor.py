@@ -15,8 +15,8 @@ from broker.network.processor import Processor
 from broker.network.processor_state import NetworkSettings
 from broker.network.socket_options import SocketOptions, bound_socket, is_loopback, leave_unpaced, plain_address
 from broker.request.channel import RequestChannel
+from broker.runtime.manual_clock import ManualClock
 from broker.security.quotas.address_quotas import AddressQuotas
-from tests.support.clock import ManualClock
 from tests.unit.broker.network.harness import on_both_loops
 
 

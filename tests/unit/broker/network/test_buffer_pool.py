@@ -15,7 +15,7 @@ from broker.network.buffer_pool import (
     BufferPool,
     RequestMemory,
 )
-from tests.support.clock import ManualClock
+from broker.runtime.manual_clock import ManualClock
 
 
 class Someone:

@@ -14,7 +14,7 @@ from broker.network.processor_state import NetworkSettings
 from broker.network.transport import PlaintextTransport
 from broker.request.channel import RequestChannel
 from broker.request.session import Peer, Session
-from tests.support.clock import ManualClock
+from broker.runtime.manual_clock import ManualClock
 from tests.unit.broker.network.harness import on_both_loops
 
 

@@ -10,6 +10,7 @@ from broker.peers.backoff import Backoff
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
+from broker.runtime.manual_clock import ManualClock
 from protocol.api_keys import ApiKey
 from protocol.codec import decode
 from protocol.headers import RequestHeader, decode_request_header, frame_response
@@ -17,7 +18,6 @@ from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.schema import describe, request_class
-from tests.support.clock import ManualClock
 
 T = TypeVar("T")
 

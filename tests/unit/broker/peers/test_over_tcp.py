@@ -18,6 +18,7 @@ from broker.peers.errors import PeerTimedOut, PeerUnreachable
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
 from broker.runtime.clock import Clock, LoopClock
+from broker.runtime.manual_clock import ManualClock
 from dev.broker_process import REPOSITORY
 from dev.waiting import PATIENCE_S
 from protocol.codec import decode
@@ -25,7 +26,6 @@ from protocol.headers import decode_request_header, frame_response
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.broker import InProcessBroker
-from tests.support.clock import ManualClock
 from tests.support.requests import fetch_request
 from tests.unit.broker.network.harness import on_both_loops
 from tests.unit.broker.peers.harness import fetch, fetched

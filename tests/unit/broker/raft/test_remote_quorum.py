@@ -14,10 +14,10 @@ from broker.peers.errors import PeerTimedOut, PeerUnreachable
 from broker.peers.peer import Peer
 from broker.raft.observer import QuorumObserver, WrongCluster
 from broker.raft.remote_quorum import RemoteQuorum
+from broker.runtime.manual_clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from protocol.records.control_records import KRaftVoters
-from tests.support.clock import ManualClock
 from tests.unit.broker.raft.controllers import Controller, Listener, corrupted, observer
 
 BOOTSTRAP = [PeerEndpoint(UNKNOWN_ID, "127.0.0.1", port) for port in (9100, 9101)]

@@ -15,12 +15,12 @@ from broker.peers.peer import Peer
 from broker.replication.replica_fetch import Append, BeginAnew, ReplicaFetch, Truncate, append
 from broker.replication.replica_fetcher import FetcherSettings, FollowedPartition, ReplicaFetcher
 from broker.replication.throttles import ReplicationThrottle
+from broker.runtime.manual_clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from storage.errors import DiskFull
 from storage.topic_partition import TopicPartition
-from tests.support.clock import ManualClock
 from tests.support.logs import T
 from tests.unit.broker.replication.test_replica_fetch import Replica, refusal
 

@@ -11,9 +11,9 @@ from broker.peers.peer import Peer
 from broker.replication.partition import Partition
 from broker.replication.replica_fetcher import FetcherSettings, ReplicaFetcher, StepPerformer
 from broker.replication.replica_fetchers import ReplicaFetchers
+from broker.runtime.manual_clock import ManualClock
 from protocol.records.cluster_metadata import NO_LEADER
 from storage.topic_partition import TopicPartition
-from tests.support.clock import ManualClock
 
 
 class Followed:

@@ -24,10 +24,10 @@ from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replication import Replication
 from broker.replication.traffic import ReplicaStats
 from broker.request.faults import NotEnoughReplicas, NotLeaderOrFollower, UnknownLeaderEpoch
+from broker.runtime.manual_clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
 from storage.log_dir import LogDir
-from tests.support.clock import ManualClock
 from tests.support.logs import LogHome, batch_of
 
 TOPIC_ID = bytes([1] * 16)

@@ -8,13 +8,13 @@ import pytest
 
 from broker.replication.partition import LeaderAndIsr
 from broker.replication.throttles import ALL_PARTITIONS, ReplicationThrottle
+from broker.runtime.manual_clock import ManualClock
 from config.replication_quotas import throttled_partitions
 from config.resources import ConfigResource
 from protocol.errors import ErrorCode
-from protocol.messages.configs import IncrementalAlterConfigsRequest
 from storage.topic_partition import TopicPartition
+from tests.support.altered_configs import configure
 from tests.support.broker import InProcessBroker
-from tests.support.clock import ManualClock
 from tests.support.leadership import OTHER, OURS
 from tests.support.metrics import scrape
 from tests.support.requests import fetch_request
@@ -58,16 +58,6 @@ def test_a_rate_counts_and_withholds_the_partitions_for_which_it_holds() -> None
     throttle.update(None, {"orders": ALL_PARTITIONS})
     throttle.count(ORDERS, 1_000_000)
     assert not throttle.withholds(ORDERS), "without a rate there is no limit"
-
-
-def configure(broker: InProcessBroker, resource: ConfigResource, name: str, key: str, value: str) -> None:
-    of_request = IncrementalAlterConfigsRequest.Resource
-    change = of_request.Config(name=key, config_operation=0, value=value)
-    request = IncrementalAlterConfigsRequest(
-        resources=[of_request(resource_type=resource, resource_name=name, configs=[change])], validate_only=False
-    )
-    (answer,) = broker.ask(request, 1).responses
-    assert answer.error_code == ErrorCode.NONE, answer.error_message
 
 
 @pytest.mark.settings(

@@ -7,7 +7,7 @@ import pytest
 
 from broker.request.line_limit import INTERVAL_MS, MOST_LINES, LineLimit
 from broker.request.session import Peer
-from tests.support.clock import ManualClock
+from broker.runtime.manual_clock import ManualClock
 
 network = logging.getLogger("broker.network.connection")
 

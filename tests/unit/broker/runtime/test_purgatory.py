@@ -1,8 +1,8 @@
 import pytest
 
+from broker.runtime.manual_clock import ManualClock
 from broker.runtime.purgatory import DelayedOperation, Purgatory
 from broker.runtime.timing_wheel import TimingWheel
-from tests.support.clock import ManualClock
 
 
 class Delayed(DelayedOperation):

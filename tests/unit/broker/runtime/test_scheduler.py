@@ -2,9 +2,9 @@
 
 import pytest
 
+from broker.runtime.manual_clock import ManualClock
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.timing_wheel import TimingWheel
-from tests.support.clock import ManualClock
 
 
 @pytest.fixture

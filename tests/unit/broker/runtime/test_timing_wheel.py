@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.runtime import timing_wheel
+from broker.runtime.manual_clock import ManualClock
 from broker.runtime.timing_wheel import TimingWheel
-from tests.support.clock import ManualClock
 
 
 def nothing() -> None:

@@ -4,8 +4,8 @@ import threading
 import pytest
 
 from broker.runtime.flushers import Flushers
+from broker.runtime.manual_clock import ManualClock
 from broker.runtime.worker_thread import REST_MS, Flusher, WorkerThread
-from tests.support.clock import ManualClock
 
 
 class Disk:

@@ -10,6 +10,7 @@ import pytest
 from broker.controller.client import Heartbeat, HeartbeatAnswer
 from broker.metadata.cache import MetadataCache
 from broker.metadata.registration import Registration
+from broker.runtime.manual_clock import ManualClock
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.shutdown import Shutdown
 from broker.runtime.timing_wheel import TimingWheel
@@ -19,7 +20,6 @@ from config.broker_settings import BrokerSettings
 from storage.errors import DiskFull, LogDirFailed
 from storage.files import FileSystem
 from storage.topic_partition import TopicPartition
-from tests.support.clock import ManualClock
 
 FENCED = HeartbeatAnswer(is_caught_up=True, is_fenced=True, should_shut_down=False)
 UNFENCED = FENCED._replace(is_fenced=False)

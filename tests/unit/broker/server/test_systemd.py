@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.runtime.manual_clock import ManualClock
 from broker.server.systemd import BEAT_MS, ServiceManager
-from tests.support.clock import ManualClock
 
 
 class Systemd:

@@ -435,5 +435,5 @@ def test_the_launcher_knows_its_commands() -> None:
     finished = subprocess.run([sys.executable, "-m", "ottla", "burn"], capture_output=True, text=True, check=False)
 
     assert finished.returncode == 2
-    commands = "run, dump, verify, health, cluster, pipeline"
+    commands = "run, dump, verify, health, cluster, cert, pipeline"
     assert finished.stderr == f"ottla: there is no command 'burn'; there are: {commands}\n"

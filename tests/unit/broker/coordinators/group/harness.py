@@ -29,10 +29,10 @@ from broker.coordinators.group.requests import (
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.stats import GroupStats
+from broker.runtime.manual_clock import ManualClock
 from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupMetadataKey, decode_group_record, encode_group_key, encode_group_value
-from tests.support.clock import ManualClock
 from tests.support.group_records import contents
 
 G = "g"

@@ -11,10 +11,10 @@ from broker.coordinators.transaction.settings import TransactionSettings
 from broker.coordinators.transaction.shard import TransactionShard
 from broker.coordinators.transaction.stats import TransactionStats
 from broker.coordinators.transaction.transaction import Transaction
+from broker.runtime.manual_clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.records.transaction_state import TransactionRecord, TransactionStatus
 from storage.topic_partition import TopicPartition
-from tests.support.clock import ManualClock
 
 TIMEOUT_MS = 60_000
 MOST_TIMEOUT_MS = 900_000

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker.coordinators.result import ProducerIdAndEpoch
 from broker.coordinators.transaction.requests import AddPartitions
 from broker.coordinators.transaction.transaction import Transaction
+from broker.runtime.manual_clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.records.transaction_state import TransactionStatus
 from storage.batch.markers import Marker
@@ -24,7 +25,6 @@ from storage.batch.record_batch import MAGIC, TRANSACTIONAL_BIT, BatchHeader
 from storage.errors import StorageError
 from storage.producer_state import Producers, after_batch, after_marker, check_sequence
 from storage.topic_partition import TopicPartition
-from tests.support.clock import ManualClock
 from tests.unit.broker.coordinators.transaction.harness import TIMEOUT_MS, Coordinator
 
 IDS = ("a", "b")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from broker.runtime.manual_clock import ManualClock
 from config.oauthbearer import SignedTokens
-from tests.support.clock import ManualClock
 from tests.support.tokens import Issuer, key_set
 
 pytest.importorskip("jwt", reason="PyJWT is an extra")

@@ -7,6 +7,7 @@ from ssl import PEM_cert_to_DER_cert
 import pytest
 
 from broker.network.transport_errors import HandshakeFailed
+from broker.runtime.manual_clock import ManualClock
 from broker.security.tls.key_material import Unusable
 from broker.security.tls.listeners import TlsListener, TlsListeners
 from config.broker_settings import BrokerSettings
@@ -14,7 +15,6 @@ from config.errors import SettingsError
 from config.parse import load_settings
 from config.tls import tls_settings
 from tests.support.certificates import YEAR, Authority, Issued, written
-from tests.support.clock import ManualClock
 
 AUTHORITY = Authority()
 LOCATION = "listener.name.ssl.ssl.keystore.location"

@@ -1,4 +1,4 @@
-"""A clock that a test moves by hand."""
+"""ManualClock: a clock that stands until it is moved by hand, for tests, and for a broker that is under a test."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -6,7 +6,7 @@ from itertools import count
 
 
 class ManualAlarm:
-    """A callback that is called when the test has moved the clock far enough."""
+    """A callback that is called when the clock has been moved far enough."""
 
     def __init__(self, clock: "ManualClock", deadline_ms: int, callback: Callable[[], None]) -> None:
         self.clock = clock
@@ -19,7 +19,7 @@ class ManualAlarm:
 
 
 class ManualClock:
-    """A `broker.runtime.clock.Clock` whose time passes in `advance` only."""
+    """A `broker.runtime.clock.Clock` whose time passes only where `advance` or `ring_next` moves it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000, monotonic_ms: int = 1_000_000) -> None:
         self._now_ms = now_ms
@@ -50,14 +50,22 @@ class ManualClock:
         """Move the clock forward. Every alarm on the way rings at its own time, also alarms that are set by other
         alarms."""
         until_ms = self._monotonic_ms + by_ms
+        while self.ring_next(until_ms):
+            pass
+        self.move_to(until_ms)
+
+    def ring_next(self, until_ms: int) -> bool:
+        """Move the clock to the next alarm up to ``until_ms``, and ring it; False where there is none."""
         while self._alarms and self._alarms[0][0] <= until_ms:
             deadline_ms, _, alarm = heappop(self._alarms)
             if alarm.is_armed:
                 alarm.is_armed = False
-                self._move_to(max(deadline_ms, self._monotonic_ms))
+                self.move_to(max(deadline_ms, self._monotonic_ms))
                 alarm.callback()
-        self._move_to(until_ms)
+                return True
+        return False
 
-    def _move_to(self, monotonic_ms: int) -> None:
+    def move_to(self, monotonic_ms: int) -> None:
+        """Move the clock without ringing: to a time before the next alarm, in milliseconds of the monotonic clock."""
         self._now_ms += monotonic_ms - self._monotonic_ms
         self._monotonic_ms = monotonic_ms

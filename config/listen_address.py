@@ -1,6 +1,7 @@
-"""The address of the metrics endpoint.
+"""Addresses of listeners that are not Kafka's: that of the metrics endpoint, and that of the control listener.
 
 ottla.prometheus.listener=127.0.0.1:9404      host:port; an empty host is every interface; empty: there is no endpoint
+ottla.control.listener=127.0.0.1:0            the same; only for a broker that is under a test (docs/testing.md)
 """
 
 from typing import Final, NamedTuple
@@ -9,10 +10,12 @@ from config.errors import InvalidConfig
 from config.listeners import HIGHEST_PORT
 
 METRICS_LISTENER: Final = "ottla.prometheus.listener"
+CONTROL_LISTENER: Final = "ottla.control.listener"
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _MOST_DIGITS: Final = len(str(HIGHEST_PORT))
 
 
-class MetricsListener(NamedTuple):
+class ListenAddress(NamedTuple):
     """An address of this machine. An empty ``host`` is every interface; ``port`` 0 is one that the system chooses."""
 
     host: str
@@ -23,8 +26,20 @@ class MetricsListener(NamedTuple):
         return f"{host}:{self.port}"
 
 
-def parse_metrics_listener(text: str) -> MetricsListener | None:
+def parse_metrics_listener(text: str) -> ListenAddress | None:
     """Read ``host:port``; None for an empty text: there is no endpoint then. Raises `InvalidConfig`."""
+    return _parse(METRICS_LISTENER, text, "127.0.0.1:9404")
+
+
+def parse_control_listener(text: str) -> ListenAddress | None:
+    """Read ``host:port`` of loopback; None for an empty text. Raises `InvalidConfig`."""
+    address = _parse(CONTROL_LISTENER, text, "127.0.0.1:0")
+    if address is not None and address.host not in _LOOPBACK:
+        raise InvalidConfig(CONTROL_LISTENER, text, f"an address of loopback: {', '.join(_LOOPBACK)}")
+    return address
+
+
+def _parse(key: str, text: str, example: str) -> ListenAddress | None:
     if not text:
         return None
     host, separator, port = text.rpartition(":")
@@ -38,9 +53,5 @@ def parse_metrics_listener(text: str) -> MetricsListener | None:
         or (":" in bare_host) != is_ipv6
         or "/" in host
     ):
-        raise InvalidConfig(
-            METRICS_LISTENER,
-            text,
-            f"host:port with a port from 0 to {HIGHEST_PORT}, such as 127.0.0.1:9404, or nothing",
-        )
-    return MetricsListener(bare_host, int(port))
+        raise InvalidConfig(key, text, f"host:port with a port from 0 to {HIGHEST_PORT}, such as {example}, or nothing")
+    return ListenAddress(bare_host, int(port))

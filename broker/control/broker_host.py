@@ -1,0 +1,157 @@
+"""BrokerHost: the broker of a test process, and how another broker takes its place on the same ports.
+
+A test begins with a broker that knows nothing of the test before it. Emptying a broker would have to know all that a
+broker can remember; a new `BrokerServer` in the same process costs a few milliseconds, and has nothing to forget. The
+listening sockets stay: a client that connects meanwhile waits in their backlog.
+
+    directory/1   the data of the first broker, removed once the second has taken its place
+    directory/2   the data of the second
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import socket
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from broker.control.files import GoesWrong, TestFiles, all_is_well
+from broker.control.happenings import Happenings, TellingClock
+from broker.network.socket_options import SocketOptions, bound_socket
+from broker.runtime.clock import Clock, LoopClock
+from broker.runtime.manual_clock import ManualClock
+from broker.server.broker_server import BrokerServer
+from config.broker_settings import BrokerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from broker.control.happenings import Handle
+
+log = logging.getLogger(__name__)
+
+MANUAL: Final = "manual"
+"""The value of `ottla.clock` for a clock that stands until it is moved."""
+
+
+class BrokerHost:
+    """Runs one broker at a time, on one event loop, with its data below a directory that belongs to the host."""
+
+    def __init__(self, settings: BrokerSettings, directory: Path, *, wall_seconds: Callable[[], float]) -> None:
+        """``directory`` exists and is empty. ``wall_seconds`` is the system's time, in seconds since 1970."""
+        self._settings = settings
+        self._directory = directory
+        self._wall_seconds = wall_seconds
+        self._sockets: list[socket.socket] = []
+        """The listening sockets, in the order in which a broker binds them."""
+        self._bound = 0
+        """How many of them the broker of now has bound."""
+        self._brokers = 0
+        """How many brokers there have been."""
+        self._changing = asyncio.Lock()
+        self._server: BrokerServer | None = None
+        self.clock: Clock
+        self.happenings = Happenings(asyncio.get_running_loop())
+        self.around_requests: list[Callable[[Handle], Handle]] = [self.happenings.handling]
+        """What wraps the serving of each request, the innermost first."""
+        self.goes_wrong: GoesWrong = all_is_well
+        """Which files fail."""
+        self.on_change: list[Callable[[], None]] = []
+        """Called when another broker begins."""
+
+    @property
+    def server(self) -> BrokerServer:
+        """The broker of now."""
+        assert self._server is not None, "start comes first"
+        return self._server
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the last broker could not go on, or close in order."""
+        return None if self._server is None else self._server.failure
+
+    @property
+    def manual_clock(self) -> ManualClock | None:
+        """The clock of the broker, where it stands until it is moved."""
+        return self.clock if isinstance(self.clock, ManualClock) else None
+
+    async def start(self) -> None:
+        """Start the first broker. Raises `CannotStart`."""
+        async with self._changing:
+            await self._start()
+
+    async def reset(self) -> None:
+        """Let a broker take over that is as the first one was at its start, and return once it accepts requests.
+        Connections are closed, and what the last broker had is removed. Raises `CannotStart`."""
+        async with self._changing:
+            former = self._data_directory
+            await self._stop()
+            await self._start()
+            asyncio.get_running_loop().run_in_executor(None, _remove, former)
+
+    @asynccontextmanager
+    async def while_it_stays(self) -> AsyncIterator[BrokerServer]:
+        """The broker of now, which no other broker replaces meanwhile."""
+        async with self._changing:
+            yield self.server
+
+    async def stop(self) -> None:
+        """Stop the broker and close the ports."""
+        async with self._changing:
+            await self._stop()
+            for one in self._sockets:
+                one.close()
+
+    @property
+    def _data_directory(self) -> Path:
+        return self._directory / str(self._brokers)
+
+    async def _start(self) -> None:
+        self._brokers += 1
+        self._bound = 0
+        self._data_directory.mkdir()
+        self.clock = self._make_clock()
+        for begin in self.on_change:
+            begin()
+        self._server = BrokerServer(
+            self._settings.replace(log_dirs=(str(self._data_directory),), metadata_log_dir=None),
+            clock=TellingClock(self.clock, self.happenings.tell),
+            worker=self.happenings.worker,
+            around_requests=self._wrapped,
+            files=TestFiles(self.goes_wrong),
+            bind=self._bind,
+        )
+        await self._server.start()
+        self.happenings.tell()
+
+    def _wrapped(self, handle: Handle) -> Handle:
+        for wrap in self.around_requests:
+            handle = wrap(handle)
+        return handle
+
+    async def _stop(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            # A client that does not take its last answers would hold the stop for seconds.
+            server.socket_server.abort()
+            await server.stop()
+
+    def _make_clock(self) -> Clock:
+        loop = asyncio.get_running_loop()
+        if self._settings.ottla_clock == MANUAL:
+            return ManualClock(now_ms=int(self._wall_seconds() * 1000), monotonic_ms=int(loop.time() * 1000))
+        return LoopClock(loop, self._wall_seconds)
+
+    def _bind(self, host: str, port: int, options: SocketOptions) -> socket.socket:
+        """A socket of this address: the second broker gets what the first one had. Raises `OSError`."""
+        if self._bound == len(self._sockets):
+            self._sockets.append(bound_socket(host, port, options))
+        self._bound += 1
+        return self._sockets[self._bound - 1].dup()
+
+
+def _remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)

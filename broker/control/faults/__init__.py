@@ -1,0 +1,1 @@
+"""Faults by rule: which requests go wrong, when, and how."""

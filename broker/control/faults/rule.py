@@ -1,0 +1,140 @@
+"""A rule: which requests go wrong, which of them, when, and how. Pure: it is told of requests, and says yes or no."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from broker.control.calls import CannotDo, argument
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+
+BEFORE: Final = "before"
+AFTER: Final = "after"
+MIDDLE: Final = "middle"
+DISK_FULL: Final = "full"
+FSYNC_ERROR: Final = "fsync"
+
+_API_NAMES: Final = frozenset(key.title for key in ApiKey)
+
+
+class Asked(NamedTuple):
+    """What a rule looks at in a request."""
+
+    api: str
+    client_id: str
+    principal: str
+    group: str
+    """The group or transactional id; empty where the request names none."""
+    places: Mapping[str, Sequence[int]]
+    """The topics that the request names, each with the partitions that it names of it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NewRule:
+    """A rule as a test gives it. Exactly one of error, delay_ms, close, silence and disk says how it goes wrong."""
+
+    api: str | None = argument("an API's name, such as Produce; without it every API", None)
+    topic: str | None = argument("a topic that the request names; an error is then for its partitions only", None)
+    partition: int | None = argument("one partition of the topic", None)
+    group: str | None = argument("the group or transactional id that the request names", None)
+    client_id: str | None = argument("the client.id of the client", None)
+    principal: str | None = argument("who the client is, such as User:alice", None)
+    nth: int | None = argument("of the requests that fit only the n-th, counted from 1", None)
+    share: float | None = argument("of the requests that fit only this share, from 0 to 1", None)
+    seed: int = argument("what the share's chance begins with: the same seed chooses the same requests", 0)
+    times: int | None = argument("how often at most", None)
+    when: str = argument(
+        "before the broker acts, after it acted and before it answers, or in the middle of the answer", BEFORE
+    )
+    error: str | None = argument("the name of an error code, such as NOT_LEADER_OR_FOLLOWER", None)
+    delay_ms: int | None = argument("how long it takes, in milliseconds of the broker's time", None)
+    close: bool = argument("whether the connection is closed instead", False)
+    silence: bool = argument("whether no answer ever comes", False)
+    disk: str | None = argument("full: the topic's logs cannot be written; fsync: they cannot be flushed", None)
+
+    def fault(self) -> str | None:
+        """Why this is no rule, as a sentence; None if it is."""
+        hows = [self.error is not None, self.delay_ms is not None, self.close, self.silence, self.disk is not None]
+        if sum(hows) != 1:
+            return "a rule has one of error, delay_ms, close, silence and disk"
+        if self.api is not None and self.api not in _API_NAMES:
+            return f"there is no API {self.api!r}"
+        if self.error is not None and (self.error not in ErrorCode.__members__ or self.error == ErrorCode.NONE.name):
+            return f"there is no error code {self.error!r}"
+        if self.when not in (BEFORE, AFTER, MIDDLE):
+            return f"when is {self.when!r}, expected {BEFORE}, {AFTER} or {MIDDLE}"
+        if self.when == MIDDLE and not self.close:
+            return "in the middle of an answer a connection can be closed, and nothing else"
+        if self.partition is not None and self.topic is None:
+            return "a partition is one of a topic: which?"
+        if self.nth is not None and self.nth < 1:
+            return f"nth is {self.nth}, expected 1 or more"
+        if self.share is not None and not 0 <= self.share <= 1:
+            return f"share is {self.share}, expected 0 to 1"
+        if self.delay_ms is not None and self.delay_ms < 0:
+            return f"delay_ms is {self.delay_ms}, expected 0 or more"
+        return self._fault_of_disk()
+
+    def _fault_of_disk(self) -> str | None:
+        if self.disk is None:
+            return None
+        if self.disk not in (DISK_FULL, FSYNC_ERROR):
+            return f"disk is {self.disk!r}, expected {DISK_FULL} or {FSYNC_ERROR}"
+        others = (self.api, self.group, self.client_id, self.principal, self.nth, self.share, self.times)
+        if any(one is not None for one in others) or self.when != BEFORE:
+            return "a disk knows no requests: only topic and partition go with it"
+        return None
+
+
+class Rule:
+    """A rule in force."""
+
+    def __init__(self, number: int, given: NewRule) -> None:
+        """Raises `CannotDo`."""
+        if fault := given.fault():
+            raise CannotDo(fault)
+        self.number = number
+        self.given = given
+        self.fitted = 0
+        """How many requests have fitted."""
+        self.applied = 0
+        """How many of them have gone wrong."""
+        self._random = Random(given.seed)  # noqa: S311 - chance that repeats itself
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the rule applies to nothing any more."""
+        given = self.given
+        return (given.times is not None and self.applied >= given.times) or (
+            given.nth is not None and self.fitted >= given.nth
+        )
+
+    def applies_to(self, asked: Asked) -> bool:
+        """Whether this request goes wrong. Counts it."""
+        given = self.given
+        if given.disk is not None or self.is_over or not self._fits(asked):
+            return False
+        self.fitted += 1
+        if given.nth is not None and self.fitted != given.nth:
+            return False
+        # Chance is asked for each request that fits, so that the same requests are chosen whatever else is given.
+        if given.share is not None and self._random.random() >= given.share:
+            return False
+        self.applied += 1
+        return True
+
+    def _fits(self, asked: Asked) -> bool:
+        given = self.given
+        if given.topic is not None:
+            partitions = asked.places.get(given.topic)
+            if partitions is None or (given.partition is not None and given.partition not in partitions):
+                return False
+        return (
+            given.api in (None, asked.api)
+            and given.group in (None, asked.group)
+            and given.client_id in (None, asked.client_id)
+            and given.principal in (None, asked.principal)
+        )

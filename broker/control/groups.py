@@ -1,0 +1,91 @@
+"""Groups: the calls that look at consumer groups, and let their members be gone."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from broker.control.calls import CHANGES, Answer, Call, CannotDo, argument
+from broker.request.faults import Fault
+
+if TYPE_CHECKING:
+    from broker.control.broker_host import BrokerHost
+    from broker.coordinators.group.shard import GroupShard
+    from broker.server.broker_server import BrokerServer
+
+
+@dataclasses.dataclass(frozen=True)
+class WhichGroup:
+    """A consumer group."""
+
+    group: str = argument("the group's id")
+
+
+@dataclasses.dataclass(frozen=True)
+class WhichMembers:
+    """A group, or one of its members."""
+
+    group: str = argument("the group's id")
+    member: str | None = argument("a member id, or a group.instance.id; without it all members", None)
+
+
+class Groups:
+    """The groups of the broker of now."""
+
+    def __init__(self, host: BrokerHost) -> None:
+        self._host = host
+
+    def calls(self) -> list[Call]:
+        """The calls about groups."""
+        return [
+            Call(
+                CHANGES, "/groups/describe", "A group: state, members, committed offsets.", WhichGroup, self._describe
+            ),
+            Call(
+                CHANGES,
+                "/groups/expire",
+                "Remove members as if their session timeout were over; the others rebalance.",
+                WhichMembers,
+                self._expire,
+            ),
+        ]
+
+    async def _describe(self, which: WhichGroup) -> Answer:
+        return described(self._host.server, which.group)
+
+    async def _expire(self, which: WhichMembers) -> Answer:
+        async with self._host.while_it_stays() as server:
+            shard = shard_of(server, which.group)
+            removed = 0 if shard is None else shard.expire_members(which.group, which.member)
+            if not removed:
+                raise CannotDo(f"the group {which.group!r} has no member {which.member or 'at all'}")
+            await server.services.settle()
+        return {"removed": removed}
+
+
+def shard_of(server: BrokerServer, group: str) -> GroupShard | None:
+    """The coordinator's state of a group; None while there is no ``__consumer_offsets``, or it is loaded."""
+    try:
+        return server.components.group_coordinator.groups.of(group).shard
+    except Fault:
+        return None
+
+
+def described(server: BrokerServer, group: str) -> Answer:
+    """A group as it is now, as JSON; the state of one that does not exist is ``Dead``, as Kafka has it."""
+    shard = shard_of(server, group)
+    found = None if shard is None else shard.describe(group)
+    offsets = [] if shard is None else shard.fetch(group, None, require_stable=False)
+    return {
+        "group": group,
+        "state": "Dead" if found is None else found.state,
+        "members": []
+        if found is None
+        else [
+            {"member": one.member_id, "instance": one.instance_id, "client_id": one.client_id, "host": one.client_host}
+            for one in found.members
+        ],
+        "committed": {
+            f"{one.topic}-{one.partition}": one.committed.offset for one in offsets if one.committed is not None
+        },
+    }

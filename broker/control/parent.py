@@ -1,0 +1,38 @@
+"""How a process learns that its parent has ended, however that was: a test that is killed must leave no broker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Final
+
+LOOK_S: Final = 0.5
+"""How often the parent is looked for where the system does not tell, in seconds."""
+
+
+def when_parent_ends(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Let ``loop`` call ``call`` once the process that has started this one has ended. A process without a parent that
+    could end, such as the first of a container, goes on."""
+    parent = os.getppid()
+    if parent <= 1:
+        return
+    try:
+        descriptor = os.pidfd_open(parent)
+    except (AttributeError, OSError):  # not Linux, or a sandbox
+        _look(loop, parent, call)
+        return
+
+    def ended() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        call()
+
+    loop.add_reader(descriptor, ended)
+
+
+def _look(loop: asyncio.AbstractEventLoop, parent: int, call: Callable[[], None]) -> None:
+    if os.getppid() != parent:
+        call()
+    else:
+        loop.call_later(LOOK_S, _look, loop, parent, call)

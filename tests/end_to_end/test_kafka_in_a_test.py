@@ -1,0 +1,157 @@
+"""`ottla.testing`: the fixtures as users have them, with stock clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from dev.broker_process import REPOSITORY
+from dev.waiting import until
+from ottla.testing import Broker, BrokerError, NotInTime
+from tests.support.clients import Client, Record, connect, values
+
+
+def produce(kafka: Broker, topic: str, *sent: bytes) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "client.id": "shop"})
+    for value in sent:
+        producer.produce(topic, value)
+    assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def consumer(kafka: Broker) -> Iterator[Consumer]:
+    consumer = Consumer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "readers", "auto.offset.reset": "earliest"}
+    )
+    yield consumer
+    consumer.close()
+
+
+@pytest.mark.parametrize("client_name", ["kafka-python", "confluent-kafka", "aiokafka"])
+def test_a_stock_client_finds_an_empty_broker(kafka: Broker, client_name: str) -> None:
+    client: Client = connect(client_name, kafka.bootstrap_servers)
+    assert client.topics() == set()
+    client.create_topic("orders")
+    client.produce("orders", [Record(value=b"1")])
+    assert values(client.consume_all("orders")) == [b"1"]
+    assert [record.value for record in kafka.records("orders")] == [b"1"]
+
+
+@pytest.mark.kafka(topics={"orders": 3}, seeds={"orders": [{"key": "a", "value": {"n": 1}}, b"2"]})
+def test_a_test_begins_with_what_its_marker_says(kafka: Broker) -> None:
+    one, two = sorted(kafka.records("orders"), key=lambda record: record.value or b"")
+    assert (one.value, two.key, json.loads(two.value or b"")) == (b"2", b"a", {"n": 1})
+
+
+def test_what_clients_do_can_be_waited_for_and_asked_about(kafka: Broker, consumer: Consumer) -> None:
+    produce(kafka, "orders", b"1", b"2")
+    kafka.wait_for(topic="orders", records=2)
+    consumer.subscribe(["orders"])
+    assert [consumer.poll(30).value() for _ in range(2)] == [b"1", b"2"]
+    kafka.wait_for(group="readers", state="Stable", members=1)
+    consumer.commit(asynchronous=False)
+    kafka.wait_for(group="readers", topic="orders", caught_up=True)
+    assert kafka.committed("readers") == {("orders", 0): 2}
+    assert {one["client_id"] for one in kafka.requests(api="Produce", topic="orders")} == {"shop"}
+    with pytest.raises(NotInTime, match="it does not hold"):
+        kafka.wait_for(topic="orders", records=3, timeout=0.1)
+
+
+def test_a_dead_member_is_gone_at_once(kafka: Broker, consumer: Consumer) -> None:
+    kafka.create_topic("orders")
+    consumer.subscribe(["orders"])
+    until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), "its partition")
+    assert kafka.expire_members("readers") == 1
+    kafka.wait_for(group="readers", state="Empty")
+    with pytest.raises(BrokerError, match="has no member"):
+        kafka.expire_members("readers")
+
+
+@pytest.mark.kafka(settings={"ottla.clock": "manual"}, topics={"orders": {"configs": {"retention.ms": "60000"}}})
+def test_time_passes_when_the_test_says_so(kafka_broker: Broker) -> None:
+    produce(kafka_broker, "orders", b"1")
+    began_ms = kafka_broker.now_ms()
+    kafka_broker.advance(timedelta(seconds=59))
+    kafka_broker.run("retention")
+    assert [record.value for record in kafka_broker.records("orders")] == [b"1"]
+    kafka_broker.advance(days=7)
+    assert kafka_broker.records("orders") == []
+    assert kafka_broker.now_ms() - began_ms == timedelta(days=7, seconds=59) // timedelta(milliseconds=1)
+
+
+@pytest.mark.kafka(topics={"table": {"configs": {"cleanup.policy": "compact"}}})
+def test_a_table_is_compacted_at_once(kafka: Broker) -> None:
+    kafka.produce("table", [{"key": f"k{n % 3}", "value": n} for n in range(30)])
+    kafka.run("compaction")
+    assert [record.value for record in kafka.records("table")] == [b"27", b"28", b"29"]
+
+
+def test_an_application_that_wants_three_replicas_gets_one(kafka: Broker) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    topic = NewTopic("orders", 2, replication_factor=3, config={"min.insync.replicas": "2"})
+    admin.create_topics([topic])["orders"].result(30)
+    produce(kafka, "orders", b"1")
+    kafka.wait_for(topic="orders", records=1)
+    assert "topic orders gets 1 replicas instead of 3" in kafka.log_text()
+
+
+def test_the_clock_of_the_shared_broker_goes_by_itself(kafka: Broker) -> None:
+    with pytest.raises(BrokerError, match="goes by itself"):
+        kafka.advance(days=1)
+
+
+@pytest.mark.kafka(listeners=2)
+def test_a_broker_may_have_several_listeners(kafka_broker: Broker) -> None:
+    assert len(set(kafka_broker.listener_addresses.values())) == 2
+    for address in kafka_broker.listener_addresses.values():
+        assert connect("confluent-kafka", address).topics() == set()
+
+
+def test_settings_that_are_wrong_are_told() -> None:
+    with pytest.raises(BrokerError, match=r"num\.partitions"), Broker({"num.partitions": "none"}):
+        pass
+
+
+A_TEST = """
+def test_fails(kafka):
+    kafka.produce("orders", ["1"])
+    assert kafka.records("orders") == []
+"""
+
+
+def test_a_test_that_fails_shows_what_the_broker_has_seen(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(A_TEST)
+    command = [sys.executable, "-m", "pytest", "-p", "ottla.testing.plugin", "-p", "no:cacheprovider", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Kafka in 'kafka'" in done.stdout
+    assert "creating topic orders with 1 partitions" in done.stdout
+
+
+KILLED = """
+import os, signal
+from ottla.testing import Broker
+broker = Broker().start()
+print(broker._description["pid"], flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_test_that_is_killed_leaves_no_broker_and_no_directory(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    broker = int(done.stdout)
+    until(lambda: not Path(f"/proc/{broker}").exists(), "the end of the broker")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,124 @@
+"""The control listener: who may call, what is refused, and that a description says what there is."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker.control.calls import CHANGES, READS, Answer, Call, CannotDo, Nothing, NotInTime, argument
+from broker.control.control_server import MOST_BODY_BYTES, ControlServer
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    text: str = argument("what is said")
+
+
+async def echo(told: Told) -> Answer:
+    if told.text == "impossible":
+        raise CannotDo("this is not possible")
+    if told.text == "never":
+        raise NotInTime("it has not come", {"there": "nothing"})
+    if told.text == "bug":
+        raise ZeroDivisionError("a bug")
+    return {"told": told.text}
+
+
+async def look(_: Nothing) -> Answer:
+    return {"is": "there"}
+
+
+CALLS = [Call(CHANGES, "/echo", "Say it again.", Told, echo), Call(READS, "/look", "Look.", Nothing, look)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ControlServer]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    server = ControlServer("127.0.0.1", 0, CALLS, loop=loop)
+    server.start()
+    yield server
+    server.close()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def ask(server: ControlServer, method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection(*server.address)
+    try:
+        connection.request(method, path, body, {key.replace("_", "-"): value for key, value in headers.items()})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+def post(server: ControlServer, body: str, **headers: str) -> tuple[int, Any]:
+    return ask(server, "POST", "/echo", body, **{"Content_Type": "application/json", **headers})
+
+
+def test_calls_are_answered(server: ControlServer) -> None:
+    assert post(server, '{"text": "hello"}') == (200, {"told": "hello"})
+    assert ask(server, "GET", "/look") == (200, {"is": "there"})
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "answer"),
+    [
+        ('{"text": "impossible"}', 409, {"error": "this is not possible"}),
+        ('{"text": "never"}', 408, {"error": "it has not come", "found": {"there": "nothing"}}),
+        ('{"text": 1}', 400, {"error": "/echo: the body.text is 1, expected a text"}),
+        ("{}", 400, {"error": "/echo: the body lacks 'text': what is said"}),
+    ],
+)
+def test_what_cannot_be_done_is_told_with_its_reason(
+    server: ControlServer, body: str, status: int, answer: dict[str, Any]
+) -> None:
+    assert post(server, body) == (status, answer)
+
+
+def test_a_body_that_is_no_json_is_refused(server: ControlServer) -> None:
+    status, answer = post(server, "{")
+    assert status == 400
+    assert answer["error"].startswith("/echo: ")
+
+
+def test_a_bug_is_told_and_others_are_served(server: ControlServer, caplog: pytest.LogCaptureFixture) -> None:
+    assert post(server, '{"text": "bug"}') == (500, {"error": "ZeroDivisionError: a bug"})
+    assert "/echo met a bug" in caplog.text
+    assert post(server, '{"text": "hello"}')[0] == 200
+
+
+def test_what_is_not_there_is_told(server: ControlServer) -> None:
+    assert ask(server, "GET", "/nothing")[0] == 404
+    assert ask(server, "GET", "/echo") == (405, {"error": "/echo is for POST"})
+
+
+def test_a_page_in_a_browser_cannot_call(server: ControlServer) -> None:
+    assert post(server, '{"text": "hello"}', Content_Type="text/plain")[0] == 415
+    assert post(server, '{"text": "hello"}', Host="rebound.example:80")[0] == 403
+    assert post(server, '{"text": "hello"}', Host="127.0.0.1.rebound.example")[0] == 403
+    for host in ("localhost", "localhost:80", "[::1]:80"):
+        assert post(server, '{"text": "hello"}', Host=host)[0] == 200
+
+
+def test_a_body_has_a_size_and_a_limit(server: ControlServer) -> None:
+    assert post(server, "", Content_Length=str(MOST_BODY_BYTES + 1))[0] == 413
+    assert post(server, "", Content_Length="-1")[0] == 411
+
+
+def test_the_description_has_every_call(server: ControlServer) -> None:
+    status, described = ask(server, "GET", "/openapi.json")
+    assert (status, described["openapi"]) == (200, "3.1.0")
+    assert set(described["paths"]) == {"/echo", "/look"}
+    body = described["paths"]["/echo"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body["properties"]["text"]["description"] == "what is said"
