@@ -15,6 +15,7 @@ from broker.network.processor_state import NetworkSettings
 from broker.network.socket_options import SocketOptions, bound_socket
 from broker.network.transport import SendfileRefusals
 from broker.request.channel import RequestChannel
+from broker.request.session import ANONYMOUS
 from broker.runtime.clock import Clock
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
@@ -114,7 +115,10 @@ class SocketServer:
         ]
         if reached:
             log.warning(
-                "other machines can connect without authentication, and read, write and change everything: %s",
+                "other machines can connect without authentication, and %s: %s",
+                "read, write and change everything"
+                if self._authorizer is None
+                else f"do what ACLs and super.users allow {ANONYMOUS}",
                 ", ".join(reached),
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import (
@@ -19,6 +20,7 @@ from kafka.admin import ACL, ACLFilter, ACLOperation, ACLPermissionType, Resourc
 from kafka.admin import ResourceType as KafkaPythonsResourceType
 from kafka.errors import ClusterAuthorizationFailedError
 
+from dev.broker_process import BrokerProcess
 from tests.support.clients import Login, Record, RequestFailed, connect, values
 from tests.support.sasl_broker import SaslBroker
 
@@ -108,3 +110,23 @@ def kafka_python(broker: SaslBroker, login: Login) -> KafkaAdminClient:
         sasl_plain_username=login.user,
         sasl_plain_password=login.password,
     )
+
+
+def test_the_log_says_at_the_start_by_what_clients_are_judged(guarded: SaslBroker) -> None:
+    assert "0 ACLs, super users: User:admin; what no ACL is about is denied" in guarded.log_text(last_lines=10_000)
+
+
+def test_a_start_warns_of_listeners_whose_clients_nobody_knows(tmp_path: Path) -> None:
+    broker = BrokerProcess(
+        tmp_path,
+        settings={
+            "listeners": "PLAINTEXT://0.0.0.0:0",
+            "advertised.listeners": "PLAINTEXT://127.0.0.1:0",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        },
+    )
+    try:
+        broker.start()
+        assert "without authentication, and do what ACLs and super.users allow User:ANONYMOUS" in broker.log_text()
+    finally:
+        broker.close()

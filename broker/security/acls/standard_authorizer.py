@@ -17,6 +17,7 @@ from broker.security.acls.codes import ALL, WILDCARD, PatternType, PermissionTyp
 from broker.security.acls.hosts import Host
 from broker.security.acls.index import Acl, AclIndex
 
+log = logging.getLogger(__name__)
 denials = logging.getLogger(DENIALS)
 
 MOST_REMEMBERED: Final = 1 << 18
@@ -82,6 +83,12 @@ class StandardAuthorizer:
         for acl in acls_of(image):
             self._index.add(acl)
         self._changed()
+        log.info(
+            "%d ACLs, super users: %s; what no ACL is about is %s",
+            self.size,
+            ", ".join(sorted(self._super_users)) or "none",
+            "allowed" if self._allows_unmentioned else "denied",
+        )
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Take over what has changed: it holds for the next request."""
