@@ -271,13 +271,18 @@ class LogDir:
         return set().union(*self._written.values())
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Take the offsets of these partitions out of every checkpoint.
+        """Take the offsets of these deleted partitions out of every checkpoint.
 
-        Runs in the thread that writes checkpoints, and raises what `CheckpointWrite.perform` raises."""
+        Their renamed directories are on the disk then, too: an old one that comes back with a power cut would give the
+        records of a deleted topic to the next topic of its name.
+
+        Runs in the thread that writes checkpoints, and raises what `CheckpointWrite.perform` raises.
+        """
         for name, offsets in tuple(self._written.items()):
             kept = {one: offset for one, offset in offsets.items() if one not in partitions}
             if len(kept) < len(offsets) and (write := self.checkpoint(name, kept)) is not None:
                 write.perform()
+        self._files.fsync_directory(self.path)
 
     def leave(self, *, clean: bool, broker_epoch: int) -> None:
         """Release the directory; if everything is in order, write the clean-shutdown marker last.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -97,9 +98,9 @@ def test_kafka_python_makes_finds_and_deletes_acls(guarded: SaslBroker) -> None:
     ((_, deleted, _),) = admin.delete_acls([filter_])
     assert deleted == [wanted]
     assert "letters" not in alice.topics()
-    with pytest.raises(ClusterAuthorizationFailedError):
-        kafka_python(guarded, ALICE).describe_acls(filter_)
     admin.close()
+    with closing(kafka_python(guarded, ALICE)) as other, pytest.raises(ClusterAuthorizationFailedError):
+        other.describe_acls(filter_)
 
 
 def kafka_python(broker: SaslBroker, login: Login) -> KafkaAdminClient:
