@@ -14,10 +14,12 @@ import asyncio
 import logging
 import shutil
 import socket
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from broker.control.calls import CannotDo
 from broker.control.files import GoesWrong, TestFiles, all_is_well
 from broker.control.happenings import Happenings, TellingClock
 from broker.network.socket_options import SocketOptions, bound_socket
@@ -27,11 +29,14 @@ from broker.server.broker_server import BrokerServer
 from config.broker_settings import BrokerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from broker.control.happenings import Handle
 
 log = logging.getLogger(__name__)
+
+Prepare = Callable[[Path], None]
+"""Makes the directory that a broker begins on."""
 
 MANUAL: Final = "manual"
 """The value of `ottla.clock` for a clock that stands until it is moved."""
@@ -64,32 +69,31 @@ class BrokerHost:
 
     @property
     def server(self) -> BrokerServer:
-        """The broker of now."""
-        assert self._server is not None, "start comes first"
+        """The broker of now. Raises `CannotDo` while another one takes its place."""
+        if self._server is None:
+            raise CannotDo("the broker begins anew, or has ended")
         return self._server
-
-    @property
-    def failure(self) -> BaseException | None:
-        """Why the last broker could not go on, or close in order."""
-        return None if self._server is None else self._server.failure
 
     @property
     def manual_clock(self) -> ManualClock | None:
         """The clock of the broker, where it stands until it is moved."""
         return self.clock if isinstance(self.clock, ManualClock) else None
 
-    async def start(self) -> None:
-        """Start the first broker. Raises `CannotStart`."""
+    async def start(self, prepare: Prepare = Path.mkdir) -> None:
+        """Start the first broker, on what ``prepare`` makes. Raises `CannotStart`."""
         async with self._changing:
-            await self._start()
+            await self._start(prepare)
 
-    async def reset(self) -> None:
-        """Let a broker take over that is as the first one was at its start, and return once it accepts requests.
-        Connections are closed, and what the last broker had is removed. Raises `CannotStart`."""
+    async def reset(self, prepare: Prepare = Path.mkdir) -> None:
+        """Let a broker take over that begins on what ``prepare`` makes, and return once it accepts requests: by default
+        it is as the first one was at its start.
+
+        Connections are closed, and what the last broker had is removed. Raises `CannotStart`.
+        """
         async with self._changing:
-            former = self._data_directory
+            former = self.data_directory
             await self._stop()
-            await self._start()
+            await self._start(prepare)
             asyncio.get_running_loop().run_in_executor(None, _remove, former)
 
     @asynccontextmanager
@@ -106,18 +110,19 @@ class BrokerHost:
                 one.close()
 
     @property
-    def _data_directory(self) -> Path:
+    def data_directory(self) -> Path:
+        """Where the broker of now keeps its data."""
         return self._directory / str(self._brokers)
 
-    async def _start(self) -> None:
+    async def _start(self, prepare: Prepare) -> None:
         self._brokers += 1
         self._bound = 0
-        self._data_directory.mkdir()
+        prepare(self.data_directory)
         self.clock = self._make_clock()
         for begin in self.on_change:
             begin()
         self._server = BrokerServer(
-            self._settings.replace(log_dirs=(str(self._data_directory),), metadata_log_dir=None),
+            self._settings.replace(log_dirs=(str(self.data_directory),), metadata_log_dir=None),
             clock=TellingClock(self.clock, self.happenings.tell),
             worker=self.happenings.worker,
             around_requests=self._wrapped,
@@ -137,7 +142,10 @@ class BrokerHost:
         if server is not None:
             # A client that does not take its last answers would hold the stop for seconds.
             server.socket_server.abort()
-            await server.stop()
+            try:
+                await server.stop()
+            except Exception:
+                log.exception("the broker before has not stopped in order")
 
     def _make_clock(self) -> Clock:
         loop = asyncio.get_running_loop()

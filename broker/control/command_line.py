@@ -10,33 +10,21 @@ import asyncio
 import gc
 import json
 import logging
-import os
 import shutil
 import tempfile
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from broker.control.broker_host import BrokerHost
-from broker.control.calls import CHANGES, Answer, Call, CannotDo, Nothing
-from broker.control.clients import Clients
-from broker.control.conditions import Conditions
-from broker.control.control_server import ControlServer
-from broker.control.faults.fault_calls import FaultCalls, read_rules
-from broker.control.faults.fault_gate import FaultGate
+from broker.control.broker_under_test import BrokerUnderTest
+from broker.control.calls import CannotDo
+from broker.control.faults.fault_calls import read_rules
 from broker.control.faults.rule import NewRule
-from broker.control.groups import Groups
-from broker.control.jobs import Jobs
-from broker.control.movable_time import MovableTime
-from broker.control.own_client import OwnClient
 from broker.control.parent import when_parent_ends
-from broker.control.records import Records
-from broker.control.seen_requests import SeenRequests
+from broker.network.acceptor import CannotListen
 from broker.server.broker_server import CannotStart
 from broker.server.command_line import (
-    FAILED,
     HELP_COLUMNS,
     STOPPED,
     announce,
@@ -104,76 +92,17 @@ async def _serve(settings: BrokerSettings, directory: Path, signals: Signals, ru
     loop = asyncio.get_running_loop()
     signals.stop_by(loop, stop.set)
     when_parent_ends(loop, stop.set)
-    host = BrokerHost(settings, directory, wall_seconds=time.time)
-    calls = _calls(host, rules)
+    broker = BrokerUnderTest(settings, directory, rules)
     try:
-        await host.start()
-    except CannotStart as error:
+        await broker.start()
+    except (CannotStart, CannotListen) as error:
         return failed(error)
-    try:
-        control = _open(settings, calls, loop)
-    except OSError as error:
-        await host.stop()
-        return failed(f"ottla.control.listener={settings.ottla_control_listener} cannot be opened: {error.strerror}")
-    announce(json.dumps(_description(host, control)) + "\n")
+    announce(json.dumps(broker.description) + "\n")
     gc.freeze()
     gc.enable()
     await stop.wait()
-    # The control listener ends with the process: to be closed, it would have to notice first, in its own time.
-    await host.stop()
-    return FAILED if host.failure is not None else STOPPED
-
-
-def _calls(host: BrokerHost, rules: Sequence[NewRule]) -> list[Call]:
-    """All calls of the control listener."""
-    seen = SeenRequests(host)
-    host.around_requests.append(seen.handling)
-    client = OwnClient(host)
-    gate = FaultGate(host)
-    host.around_requests.insert(0, gate.handling)
-    host.goes_wrong = gate.fails_on_disk
-    faults = FaultCalls(gate, rules)
-    host.on_change += (seen.forget, client.forget, faults.begin_anew)
-
-    async def reset(_: Nothing) -> Answer:
-        await host.reset()
-        return {}
-
-    return [
-        Call(CHANGES, "/reset", "Begin anew: no topic, no group, no connection, as at the start.", Nothing, reset),
-        *MovableTime(host).calls(),
-        *Jobs(host).calls(),
-        *Conditions(host, host.happenings).calls(),
-        *Records(host, client).calls(),
-        *Groups(host).calls(),
-        *Clients(host).calls(),
-        *seen.calls(),
-        *faults.calls(),
-    ]
-
-
-def _open(settings: BrokerSettings, calls: Sequence[Call], loop: asyncio.AbstractEventLoop) -> ControlServer | None:
-    address = settings.ottla_control_listener
-    if address is None:
-        return None
-    control = ControlServer(address.host, address.port, calls, loop=loop)
-    control.start()
-    return control
-
-
-def _description(host: BrokerHost, control: ControlServer | None) -> Answer:
-    """What the line says that tells a parent that the broker accepts requests."""
-    server = host.server
-    listeners = {one.name: f"{one.host}:{one.port}" for one in server.socket_server.listeners}
-    node = server.components.node
-    return {
-        "bootstrap": next(iter(listeners.values())),
-        "listeners": listeners,
-        "control": None if control is None else "http://{}:{}".format(*control.address),
-        "node_id": node.node_id,
-        "cluster_id": node.cluster_id,
-        "pid": os.getpid(),
-    }
+    await broker.stop()
+    return STOPPED
 
 
 def _parser() -> argparse.ArgumentParser:

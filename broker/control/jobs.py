@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.control.calls import CHANGES, Answer, Call, Nothing
+from broker.control.sealing import seal
 
 if TYPE_CHECKING:
     from broker.control.broker_host import BrokerHost
@@ -40,10 +41,7 @@ class Jobs:
             compacted = [one for one in server.components.replicas.partitions() if one.log.config.is_compacted]
             for partition in compacted:
                 # The segment that is written to is never cleaned, nor what is not on the disk.
-                partition.log.roll(server.services.clock.now_ms())
-                if (target := partition.begin_flush()) is not None:
-                    target.perform()
-                    partition.complete_flush(target)
+                seal(partition, server.services.clock.now_ms())
             await server.components.log_cleaner.clean_now(one.log for one in compacted)
             await server.services.settle()
         return {}

@@ -9,7 +9,7 @@
 With pytest, the fixtures `kafka` and `kafka_broker` come with the package (`ottla.testing.plugin`, docs/testing.md).
 """
 
-from ottla.testing.broker import Broker, Fault, Record
+from ottla.testing.broker import Broker, Fault, ForkedBroker, Record, Snapshot
 from ottla.testing.errors import BrokerError, NotInTime
 
-__all__ = ["Broker", "BrokerError", "Fault", "NotInTime", "Record"]
+__all__ = ["Broker", "BrokerError", "Fault", "ForkedBroker", "NotInTime", "Record", "Snapshot"]

@@ -135,6 +135,16 @@ class Broker:
     ) -> None:
         await asyncio.to_thread(self.close)
 
+    # Copies
+
+    def snapshot(self) -> Snapshot:
+        """Keep the broker's data of now. Clients go on."""
+        return Snapshot(self, int(self._call("/snapshots/take")["snapshot"]))
+
+    def fork(self) -> ForkedBroker:
+        """A second broker with the data of now, on ports of its own. Clients of this one go on."""
+        return ForkedBroker(self._call("/fork"))
+
     # Where it is
 
     @property
@@ -151,6 +161,11 @@ class Broker:
     def control_url(self) -> str:
         """Where the control listener is, for calls from other languages."""
         return str(self._description["control"])
+
+    @property
+    def process_id(self) -> int:
+        """The number of the broker's process."""
+        return int(self._description["pid"])
 
     # Topics and records
 
@@ -293,6 +308,48 @@ class Broker:
             settings.setdefault("listener.security.protocol.map", ",".join(f"{name}:PLAINTEXT" for name in names))
         faults = [] if self.faults is None else ["--faults", str(Path(self.faults).absolute())]
         return [*faults, *(word for key, value in settings.items() for word in ("-o", f"{key}={value}"))]
+
+
+class Snapshot:
+    """The data of a broker at some moment."""
+
+    def __init__(self, broker: Broker, number: int) -> None:
+        self._broker = broker
+        self.number = number
+
+    def restore(self) -> None:
+        """Let the broker begin anew with this data, on the same ports. Connections are closed."""
+        self._broker._call("/snapshots/restore", snapshot=self.number)
+
+
+class ForkedBroker(Broker):
+    """A broker that was forked from another one, and runs in its process."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        super().__init__()
+        self._described = description
+        self._control = Control(description["control"])
+
+    def start(self) -> Self:
+        """It runs already."""
+        return self
+
+    def close(self) -> None:
+        """Stop the broker."""
+        if self._control is not None:
+            self._call("/close")
+            self._control.close()
+            self._control = None
+
+    @property
+    def _description(self) -> dict[str, Any]:
+        return self._described
+
+    @property
+    def _control_listener(self) -> Control:
+        if self._control is None:
+            raise BrokerError("the broker does not run")
+        return self._control
 
 
 def read_seeds(path: Path) -> list[Mapping[str, Any]]:

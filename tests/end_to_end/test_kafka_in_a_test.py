@@ -142,7 +142,7 @@ KILLED = """
 import os, signal
 from ottla.testing import Broker
 broker = Broker().start()
-print(broker._description["pid"], flush=True)
+print(broker.process_id, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
