@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.control.calls import CHANGES, Answer, Call, argument
 from broker.control.own_client import CLIENT_ID
-from broker.metadata.image.metadata_image import MetadataImage
+from broker.control.places import group_of, places_of, topic_name
 from protocol.api_keys import ApiKey
 from protocol.headers import decode_request_header
 from protocol.primitives import Malformed
@@ -66,17 +65,10 @@ class SeenRequests:
     def __init__(self, host: BrokerHost) -> None:
         self._host = host
         self._kept: deque[SeenRequest] = deque(maxlen=MOST_KEPT)
-        self.counts: Counter[str] = Counter()
-        """How many requests of each API there were."""
 
     def forget(self) -> None:
         """Another broker begins."""
         self._kept.clear()
-        self.counts.clear()
-
-    def last(self, count: int) -> Sequence[SeenRequest]:
-        """The last so many requests, the newest at the end."""
-        return tuple(self._kept)[-count:]
 
     def handling(self, handle: Handle) -> Handle:
         """``handle``, and every request is seen before."""
@@ -116,41 +108,14 @@ class SeenRequests:
         if header.client_id == CLIENT_ID:
             return
         api = ApiKey(header.api_key).title if route is not None else str(header.api_key)
-        self.counts[api] += 1
         self._kept.append(
             SeenRequest(
                 api=api,
                 version=header.api_version,
                 client_id=header.client_id or "",
                 principal=session.principal,
-                topics=tuple(_topics_of(request, server.metadata.image)),
-                group=_group_of(request),
+                topics=tuple(places_of(request, topic_name(server.metadata.image.topics))),
+                group=group_of(request),
                 at_ms=self._host.clock.now_ms(),
             )
         )
-
-
-def _topics_of(request: object, image: MetadataImage) -> Iterator[str]:
-    """The names of the topics in a request, whatever its API calls them."""
-    for part in _lists_of(request):
-        name = getattr(part, "name", None) or getattr(part, "topic", None)
-        topic_id = getattr(part, "topic_id", None)
-        if not name and topic_id and (found := image.topics.by_id.get(topic_id)) is not None:
-            name = found.name
-        if isinstance(name, str) and name:
-            yield name
-
-
-def _lists_of(request: object) -> Iterator[Any]:
-    names: Iterable[str] = getattr(type(request), "__slots__", ()) or vars(request)
-    for name in names:
-        value = getattr(request, name, None)
-        if isinstance(value, list) and name.removeprefix("v3_and_below_") in ("topics", "topic_data"):
-            yield from value
-
-
-def _group_of(request: object) -> str:
-    for name in ("group_id", "transactional_id", "v3_and_below_transactional_id"):
-        if value := getattr(request, name, None):
-            return str(value)
-    return ""

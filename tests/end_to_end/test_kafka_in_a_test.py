@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,6 +65,15 @@ def test_what_clients_do_can_be_waited_for_and_asked_about(kafka: Broker, consum
     assert {one["client_id"] for one in kafka.requests(api="Produce", topic="orders")} == {"shop"}
     with pytest.raises(NotInTime, match="it does not hold"):
         kafka.wait_for(topic="orders", records=3, timeout=0.1)
+
+
+def test_a_request_that_nobody_knows_costs_its_connection_only(kafka: Broker) -> None:
+    host, _, port = kafka.bootstrap_servers.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as unknown:
+        unknown.sendall(bytes.fromhex("0000000a 2710 0000 00000001 ffff"))
+        assert unknown.recv(1) == b""
+    produce(kafka, "orders", b"1")
+    kafka.wait_for(topic="orders", records=1)
 
 
 def test_a_dead_member_is_gone_at_once(kafka: Broker, consumer: Consumer) -> None:

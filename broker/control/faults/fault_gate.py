@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from broker.control.faults.places import TopicName, keep, names_of, places_of, put_in, topic_name
 from broker.control.faults.rule import BEFORE, Asked, NewRule, Rule
 from broker.control.own_client import CLIENT_ID
+from broker.control.places import TopicName, group_of, keep, places_of, put_in, topic_name
 from broker.request.context import RequestContext
 from broker.request.response import NOTHING, ResponseSlot
 from protocol.api_keys import ApiKey
@@ -110,7 +110,7 @@ class FaultGate:
             api=ApiKey(header.api_key).title,
             client_id=header.client_id or "",
             principal=session.principal,
-            group=_group_of(request),
+            group=group_of(request),
             places=places_of(request, name_of),
         )
         rule = next((one for one in self.rules.values() if one.applies_to(asked)), None)
@@ -278,10 +278,3 @@ class _Answers:
 def _joined(chunks: Sequence[Chunk]) -> bytes:
     """An answer in one piece; regions of files are read."""
     return b"".join(one.read() if isinstance(one, FileRegion) else bytes(cast(bytes, one)) for one in chunks)
-
-
-def _group_of(request: object) -> str:
-    for name in names_of(request):
-        if name.removeprefix("v3_and_below_") in ("group_id", "transactional_id") and getattr(request, name):
-            return str(getattr(request, name))
-    return ""

@@ -45,6 +45,14 @@ def places_of(message: object, name_of: TopicName) -> dict[str, list[int]]:
     return places
 
 
+def group_of(request: object) -> str:
+    """The group or transactional id that a request names; empty where it names none."""
+    for name in names_of(request):
+        if name.removeprefix("v3_and_below_") in ("group_id", "transactional_id") and getattr(request, name):
+            return str(getattr(request, name))
+    return ""
+
+
 def keep(message: object, name_of: TopicName, is_kept: Callable[[str, int | None], bool]) -> bool:
     """Take out of ``message`` every partition, and topic without partitions, that is not kept; whether any is left.
     A topic whose partitions are not named is asked about with None."""
