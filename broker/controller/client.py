@@ -222,7 +222,7 @@ class ControllerClient(AutoCreation, Protocol):
         self,
         registration: Registration,
         *,
-        bootstrap: Sequence[Record],
+        bootstrap: Callable[[], Sequence[Record]],
         was_clean: bool,
         found: Mapping[TopicPartition, bytes],
         then: Callable[[], None],
@@ -231,7 +231,8 @@ class ControllerClient(AutoCreation, Protocol):
 
         Args:
             registration: the broker's ids, endpoints, features and log directories.
-            bootstrap: the features and configs of a new cluster, used if the metadata log has none yet.
+            bootstrap: returns the features and configs of a new cluster, if the metadata log has none yet. May raise
+                InconsistentMetadata.
             was_clean: the broker had stopped cleanly, in all its log directories.
             found: the log directory in which each log was found, which overrides the directory in the metadata.
             then: called once the registration is durable and published.

@@ -58,6 +58,8 @@ def plan_updates(
 ) -> list[Record]:
     """The records that finalise the levels that are wanted, all or none.
 
+    The level of kraft.version is checked and has no record here: control records of the log have it.
+
     Args:
         image: all that has been appended to the metadata log.
         updates: in the order of the request.
@@ -78,7 +80,7 @@ def plan_updates(
             )
     records: list[Record] = []
     for feature, level in {update.feature: update.level for update in updates}.items():
-        if level == levels.get(feature, 0):
+        if level == levels.get(feature, 0) or feature == KRAFT_VERSION:
             continue
         if feature == ELIGIBLE_LEADERS_FEATURE and level > 0:
             records += _one_min_insync_replicas(image, min_insync_replicas)
@@ -137,8 +139,6 @@ def _invalid_version(
     needed = _NEEDS_METADATA_VERSION.get((feature, level))
     if needed is not None and wanted.get(METADATA_VERSION, 0) < needed:
         return f"{feature} could not be set to {level} because it depends on metadata.version level {needed}"
-    if level != current and feature == KRAFT_VERSION:
-        return f"This controller works at level {current}, as its directory was formatted, and does not change it."
     return None
 
 

@@ -122,7 +122,7 @@ class LocalController:
         self,
         registration: Registration,
         *,
-        bootstrap: Sequence[Record],
+        bootstrap: Callable[[], Sequence[Record]],
         was_clean: bool,
         found: Mapping[TopicPartition, bytes],
         then: Callable[[], None],
@@ -140,7 +140,7 @@ class LocalController:
             # The planner's records are in no image yet, so there is nothing to undo in `image`.
             self._raft.append([(AbortTransactionRecord(reason="the node that began it is gone"), 0)], _nothing)
         if self.image.features.metadata_version == 0:
-            self.append([BeginTransactionRecord(name="Bootstrap records"), *bootstrap, EndTransactionRecord()])
+            self.append([BeginTransactionRecord(name="Bootstrap records"), *bootstrap(), EndTransactionRecord()])
         if self.image.features.metadata_version >= CONTROLLERS_REGISTER_SINCE:
             self.append([registration.controller_record()])
         if self.others:
@@ -479,7 +479,7 @@ class LocalController:
     def update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool, then: Callable[[], None]
     ) -> None:
-        from broker.controller.feature_updates import plan_updates
+        from broker.controller.feature_updates import KRAFT_VERSION, plan_updates
 
         before = self.image.features.metadata_version
         records = plan_updates(
@@ -489,8 +489,14 @@ class LocalController:
             kraft_version=self.kraft_version,
             min_insync_replicas=self._settings.log_defaults().min_insync_replicas,
         )
-        if records and not validate_only:
-            self.append(records)
+        wants_voters = any(one.feature == KRAFT_VERSION and one.level > self.kraft_version for one in updates)
+        if (records or wants_voters) and not validate_only:
+            assert self._registration is not None, "requests are answered after the registration"
+            if wants_voters:
+                own = self._registration
+                self._raft.upgrade_kraft_version(own.metadata_directory_id, own.controller_endpoint)
+            if records:
+                self.append(records)
             log.info("features are finalised: %s", ", ".join(f"{one.feature}={one.level}" for one in updates))
             self._register_anew(before)
         self.when_durable(then)

@@ -158,7 +158,6 @@ class ClusterMembership:
         *,
         cluster_id: str,
         previous_broker_epoch: int,
-        directory_id: bytes,
         listener: RaftListener,
     ) -> None:
         """Follow the metadata log, and register.
@@ -167,11 +166,15 @@ class ClusterMembership:
             registration: of this run of the process.
             cluster_id: that of the data directories.
             previous_broker_epoch: see `BrokerMember`.
-            directory_id: the id of the metadata's log directory (16 bytes).
             listener: gets the committed records.
         """
         settings, clock = self._settings, self._clock
-        self.raft = QuorumObserver(listener, node_id=settings.node_id, directory_id=directory_id, cluster_id=cluster_id)
+        self.raft = QuorumObserver(
+            listener,
+            node_id=settings.node_id,
+            directory_id=registration.metadata_directory_id,
+            cluster_id=cluster_id,
+        )
         self.quorum = RemoteQuorum(
             self.raft,
             bootstrap=self._bootstrap,

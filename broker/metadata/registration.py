@@ -71,6 +71,8 @@ class Registration(NamedTuple):
     controller_endpoint: Listener
     """The address of the controller listener; without such a listener, where a Kafka that takes over would open it."""
     rack: str | None
+    metadata_directory_id: bytes
+    """The id of the directory of the metadata log: at kraft.version 1 the voter is known by it."""
     directories: Sequence[bytes]
     """The ids of the log directories, 16 bytes each."""
     cordoned: Sequence[bytes] = ()

@@ -13,18 +13,17 @@ from broker.metadata.image.records import InconsistentMetadata, Record
 from broker.metadata.registration import (
     FORMATTED_KRAFT_VERSION,
     FORMATTED_METADATA_VERSION,
-    SUPPORTED_FEATURES,
+    METADATA_VERSIONS,
     TRANSACTION_VERSIONS,
 )
 from broker.raft.batches import decode_batches
-from broker.raft.quorum import Quorum
+from broker.raft.quorum import Quorum, only_voter
 from broker.raft.single_voter_log import METADATA_PARTITION
 from broker.raft.snapshots import READ_ONLY, SnapshotId, check_snapshot, encode_snapshot
 from broker.runtime.clock import Ids
 from config.listeners import Listener
 from config.resources import ConfigResource
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
-from protocol.records.control_records import KRaftVoters
 from storage.checkpoints import META_PROPERTIES, MetaProperties, format_id, write_meta_properties
 from storage.errors import CorruptBatch
 from storage.files import FileSystem
@@ -80,25 +79,26 @@ def format_directories(
 
 
 def read_bootstrap(files: FileSystem, metadata_directory: str, *, min_insync_replicas: int = 1) -> list[Record]:
-    """The first records of a new cluster: those in ``bootstrap.checkpoint``, or the defaults without that file.
+    """The first records of a new cluster: those in ``bootstrap.checkpoint``, or else those in the snapshot before the
+    first offset, where Kafka 4.4 has them, or else the defaults.
 
     Where eligible leader replicas are among the features (KIP-966), ``min.insync.replicas`` becomes a dynamic default,
     as the controller of Kafka 4.1 and later does it.
 
-    Raises InconsistentMetadata if the file is damaged.
+    Raises InconsistentMetadata if the file is damaged, or if its records are those of a Kafka too new.
     """
-    path = f"{metadata_directory}/{BOOTSTRAP}"
-    try:
-        content = memoryview(files.read_file(path))
-    except FileNotFoundError:
-        return _our_bootstrap()
-    try:
-        check_snapshot(content, epoch=0)
-    except CorruptBatch as error:
-        raise InconsistentMetadata(f"{path} is damaged: {error}") from None
-    records = [record for batch in decode_batches(content) for record in batch.records]
-    features = [record.name for record in records if isinstance(record, FeatureLevelRecord)]
-    if ELIGIBLE_LEADERS_FEATURE in features:
+    records = (
+        _read_records(files, f"{metadata_directory}/{BOOTSTRAP}")
+        or _read_records(files, f"{metadata_directory}/{METADATA_PARTITION.dir_name}/{SnapshotId(0, 0).file_name}")
+        or _our_bootstrap()
+    )
+    levels = {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
+    newest = METADATA_VERSIONS[1]
+    if (level := levels.get(METADATA_VERSION, newest)) > newest:
+        raise InconsistentMetadata(
+            f"{metadata_directory} was formatted for metadata.version {level}; up to {newest} can be read here"
+        )
+    if ELIGIBLE_LEADERS_FEATURE in levels:
         records.append(
             ConfigRecord(
                 resource_type=ConfigResource.BROKER,
@@ -108,6 +108,19 @@ def read_bootstrap(files: FileSystem, metadata_directory: str, *, min_insync_rep
             )
         )
     return records
+
+
+def _read_records(files: FileSystem, path: str) -> list[Record]:
+    """The metadata records of a snapshot; none if there is no such file."""
+    try:
+        content = memoryview(files.read_file(path))
+    except FileNotFoundError:
+        return []
+    try:
+        check_snapshot(content, epoch=0)
+    except CorruptBatch as error:
+        raise InconsistentMetadata(f"{path} is damaged: {error}") from None
+    return [record for batch in decode_batches(content) for record in batch.records]
 
 
 def _our_bootstrap() -> list[Record]:
@@ -131,18 +144,9 @@ def _write_bootstrap(files: FileSystem, directory: str, now_ms: int, first_recor
 def _write_voters(
     files: FileSystem, directory: str, node_id: int, directory_id: bytes, endpoint: Listener, now_ms: int
 ) -> None:
-    low, high = SUPPORTED_FEATURES["kraft.version"]
-    voter = KRaftVoters.Voter(
-        voter_id=node_id,
-        voter_directory_id=directory_id,
-        endpoints=[KRaftVoters.Voter.Endpoint(name=endpoint.name, host=endpoint.host, port=endpoint.port)],
-        kraft_version_feature=KRaftVoters.Voter.KRaftVersionFeature(
-            min_supported_version=low, max_supported_version=high
-        ),
-    )
     content = encode_snapshot(
         [],
-        quorum=Quorum(kraft_version=FORMATTED_KRAFT_VERSION, voters=KRaftVoters(voters=[voter])),
+        quorum=Quorum(kraft_version=FORMATTED_KRAFT_VERSION, voters=only_voter(node_id, directory_id, endpoint)),
         epoch=0,
         last_contained_timestamp_ms=now_ms,
         now_ms=now_ms,

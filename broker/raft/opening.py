@@ -196,10 +196,15 @@ class _Snapshots:
         return "".join(f"; {snapshot.file_name} is damaged: {error}" for snapshot, error in self._damaged)
 
     def records(self, quorum: Quorum) -> Iterator[Record]:
-        """The records of the newest intact snapshot. Its control records are replayed into ``quorum`` on the way."""
+        """The records of the newest intact snapshot. Its control records are replayed into ``quorum`` on the way.
+
+        A snapshot before the first offset replaces no records. Kafka 4.4 formats it with the records that the first
+        controller writes into the log (`broker.raft.formatting.read_bootstrap`).
+        """
         for batch in decode_batches(self.content):
             _replay_control(batch, quorum)
-            yield from batch.records
+            if self.newest_intact != _BEFORE_ALL:
+                yield from batch.records
 
     def set_damaged_aside(self) -> None:
         """Rename the damaged snapshots, once the log has made up for them.

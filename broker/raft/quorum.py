@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from broker.metadata.registration import SUPPORTED_FEATURES
 from config.listeners import Listener
 from protocol.records.control_records import ControlRecord, KRaftVersion, KRaftVoters, LeaderChange
 from protocol.schema import NO_UUID
@@ -45,6 +46,20 @@ class Quorum:
         if self.voters is None:
             return []
         return [KRaftVersion(kraft_version=self.kraft_version), self.voters]
+
+
+def only_voter(node_id: int, directory_id: bytes, endpoint: Listener) -> KRaftVoters:
+    """The voters record of a quorum of one node (KIP-853), which other nodes reach at ``endpoint``."""
+    low, high = SUPPORTED_FEATURES["kraft.version"]
+    voter = KRaftVoters.Voter(
+        voter_id=node_id,
+        voter_directory_id=directory_id,
+        endpoints=[KRaftVoters.Voter.Endpoint(name=endpoint.name, host=endpoint.host, port=endpoint.port)],
+        kraft_version_feature=KRaftVoters.Voter.KRaftVersionFeature(
+            min_supported_version=low, max_supported_version=high
+        ),
+    )
+    return KRaftVoters(voters=[voter])
 
 
 def voters_with_endpoints(quorum: Quorum, node_id: int, listeners: Iterable[Listener]) -> KRaftVoters | None:

@@ -18,18 +18,14 @@ from broker.metadata.stats import MetadataStats
 from broker.metadata.topic_rules import CLUSTER_METADATA
 from broker.raft.batches import encode_control_records, encode_records
 from broker.raft.client import RaftListener
-from broker.raft.quorum import (
-    Quorum,
-)
+from broker.raft.quorum import Quorum, only_voter
 from broker.raft.snapshots import READ_ONLY, SnapshotId, encode_snapshot, list_snapshots
 from broker.runtime.clock import Clock
 from broker.runtime.worker_thread import Flusher, WorkerThread
 from config.broker_settings import BrokerSettings
-from protocol.records.control_records import ControlRecord
-from storage.checkpoints import (
-    RECOVERY_POINTS,
-    write_offset_checkpoint,
-)
+from config.listeners import Listener
+from protocol.records.control_records import ControlRecord, KRaftVersion
+from storage.checkpoints import RECOVERY_POINTS, write_offset_checkpoint
 from storage.errors import DiskFull, LogDirFailed, TooManyOpenFiles
 from storage.files import FileSystem
 from storage.flushing import FlushTarget
@@ -168,6 +164,17 @@ class SingleVoterLog:
             records, base_offset=first_offset, leader_epoch=self.leader_epoch, now_ms=self._clock.now_ms()
         )
         self._write(batch, (), _nothing)
+        for record in records:
+            self.quorum.replay(record)
+
+    def upgrade_kraft_version(self, directory_id: bytes, endpoint: Listener) -> None:
+        """Raise kraft.version from 0 to 1: the log gets this node as its only voter (KIP-853), with the id of the log's
+        directory, at ``endpoint``.
+
+        Raises StorageError, like `append`.
+        """
+        voters = only_voter(self._node_id, directory_id, endpoint)
+        self.append_control([KRaftVersion(kraft_version=1), voters])
 
     def when_durable(self, then: Callable[[], None]) -> None:
         """Call ``then`` once all records appended so far are on disk and published; at once, if they are.

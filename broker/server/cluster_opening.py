@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.client import AutoCreation, ControllerClient
 from broker.controller.local_controller import LocalController
 from broker.logs.loading import Stopped
 from broker.metadata.broker_state import BrokerState
+from broker.metadata.image.records import Record
 from broker.metadata.loader import MetadataLoader
 from broker.metadata.producer_ids import AllocateBlock
 from broker.metadata.registration import Registration
@@ -138,13 +140,10 @@ class ClusterOpening:
         is_new = log_dirs.is_new and settings.ottla_cluster_id is None
         node = self._identify(await membership.find_cluster_id() if is_new else None)
         log_dirs.complete_ids(services.ids, self._date())
-        directory_id = log_dirs.metadata_directory_id
-        assert directory_id is not None, "every directory has an id now"
         membership.begin(
             self._registration(),
             cluster_id=node.cluster_id,
             previous_broker_epoch=log_dirs.last_broker_epoch,
-            directory_id=directory_id,
             listener=loader,
         )
         self._metric_sources.membership = membership
@@ -199,7 +198,10 @@ class ClusterOpening:
 
     def _registration(self) -> Registration:
         """The registration of this run, with the log directories that can be used by now."""
+        directory_id = self._log_dirs.metadata_directory_id
+        assert directory_id is not None, "every directory has an id now"
         return Registration(
+            metadata_directory_id=directory_id,
             node_id=self._settings.node_id,
             incarnation_id=self._services.ids.uuid(),
             endpoints=self._endpoints,
@@ -216,11 +218,14 @@ class ClusterOpening:
             for directory_id, directory in self._log_dirs.by_id.items()
             for log in logs.in_directory(directory)
         }
-        bootstrap = read_bootstrap(
-            self._services.files,
-            self._log_dirs.for_metadata.path,
-            min_insync_replicas=self._settings.min_insync_replicas,
-        )
+
+        def bootstrap() -> Sequence[Record]:
+            return read_bootstrap(
+                self._services.files,
+                self._log_dirs.for_metadata.path,
+                min_insync_replicas=self._settings.min_insync_replicas,
+            )
+
         await self._lifecycle.register(
             controller, self._registration(), bootstrap=bootstrap, was_clean=self._was_clean, found=found
         )

@@ -116,4 +116,3 @@ def _write_endpoints(metadata_log: SingleVoterLog, endpoints: Sequence[Listener]
     voters = voters_with_endpoints(metadata_log.quorum, metadata_log.leader_id, endpoints)
     if voters is not None:
         metadata_log.append_control([voters])
-        metadata_log.quorum.replay(voters)

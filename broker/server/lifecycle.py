@@ -94,7 +94,7 @@ class BrokerLifecycle:
         controller: ControllerClient,
         registration: Registration,
         *,
-        bootstrap: Sequence[Record],
+        bootstrap: Callable[[], Sequence[Record]],
         was_clean: bool,
         found: Mapping[TopicPartition, bytes],
     ) -> None:

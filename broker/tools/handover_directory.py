@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.records import Record
 from broker.metadata.record_versions import version_of
-from broker.metadata.registration import FORMATTED_KRAFT_VERSION, SUPPORTED_FEATURES
+from broker.metadata.registration import FORMATTED_KRAFT_VERSION
 from broker.raft.formatting import BOOTSTRAP
-from broker.raft.quorum import Quorum
+from broker.raft.quorum import Quorum, only_voter
 from broker.raft.single_voter_log import METADATA_TOPIC_ID
 from broker.raft.snapshots import READ_ONLY, encode_snapshot
 from broker.runtime.clock import Ids
@@ -26,7 +26,6 @@ from broker.tools.handover_source import HandoverRefused, HandoverSource
 from config.listeners import Listener
 from config.properties import escaped_value
 from protocol.records.cluster_metadata import RegisterControllerRecord
-from protocol.records.control_records import KRaftVoters
 from storage.checkpoints import (
     META_PROPERTIES,
     PARTITION_METADATA,
@@ -187,7 +186,10 @@ def _write(
     files.make_directory(log_directory)
     snapshot = encode_snapshot(
         ((record, version_of(record, level)) for record in handed_over(source.image)),
-        quorum=Quorum(kraft_version=FORMATTED_KRAFT_VERSION, voters=_voters(controller, directory_id)),
+        quorum=Quorum(
+            kraft_version=FORMATTED_KRAFT_VERSION,
+            voters=only_voter(controller.node_id, directory_id, controller.endpoint),
+        ),
         epoch=source.end.epoch,
         last_contained_timestamp_ms=source.last_timestamp_ms,
         now_ms=now_ms,
@@ -206,17 +208,3 @@ def _write(
     write_meta_properties(files, f"{directory}/{META_PROPERTIES}", properties, date)
     for written in (log_directory, directory):
         files.fsync_directory(written)
-
-
-def _voters(controller: NewController, directory_id: bytes) -> KRaftVoters:
-    low, high = SUPPORTED_FEATURES["kraft.version"]
-    endpoint = controller.endpoint
-    voter = KRaftVoters.Voter(
-        voter_id=controller.node_id,
-        voter_directory_id=directory_id,
-        endpoints=[KRaftVoters.Voter.Endpoint(name=LISTENER, host=endpoint.host, port=endpoint.port)],
-        kraft_version_feature=KRaftVoters.Voter.KRaftVersionFeature(
-            min_supported_version=low, max_supported_version=high
-        ),
-    )
-    return KRaftVoters(voters=[voter])

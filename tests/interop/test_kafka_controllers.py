@@ -120,6 +120,7 @@ class Following:
                 endpoints=[Listener("PLAINTEXT", "127.0.0.1", 29_092)],
                 controller_endpoint=Listener("CONTROLLER", "127.0.0.1", 29_093),
                 rack=None,
+                metadata_directory_id=DIRECTORY,
                 directories=[DIRECTORY],
             ),
             cluster_id=CLUSTER,

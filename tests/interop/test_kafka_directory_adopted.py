@@ -80,6 +80,26 @@ def test_ottla_starts_on_a_directory_that_kafka_left(
     shared.kafka.stop()
 
 
+def test_the_first_broker_on_a_directory_that_kafka_has_formatted_may_be_ottla(
+    shared: SharedDirectory, kafka_version: str
+) -> None:
+    """The first controller writes the features into the log: those in the formatted files are not read again."""
+    shared.kafka.format()
+
+    shared.ottla.start()
+    with Visitor(shared.ottla.bootstrap) as ottla:
+        written = write_everything(ottla)
+        before = ottla.picture()
+    shared.ottla.stop()
+
+    shared.kafka.start()
+    look_again(shared.kafka, before)
+    with Visitor(shared.kafka.bootstrap) as kafka:
+        assert kafka.features() == FEATURES_OF[kafka_version]
+    go_on(shared.kafka, written)
+    shared.kafka.stop()
+
+
 @pytest.mark.parametrize("first", ["ottla", "kafka"])
 def test_a_transaction_that_one_broker_left_open_is_ended_by_the_other(shared: SharedDirectory, first: str) -> None:
     begins, ends = (shared.ottla, shared.kafka) if first == "ottla" else (shared.kafka, shared.ottla)

@@ -1,14 +1,22 @@
 """UpdateFeatures through the codec."""
 
+import os
+from pathlib import Path
+
 import pytest
 
+from broker.raft.formatting import format_directories
+from broker.runtime.clock import SystemIds
+from config.listeners import Listener
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.configs import DescribeConfigsRequest
 from protocol.messages.features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from protocol.messages.metadata import MetadataRequest
-from tests.support.broker import InProcessBroker
+from storage.checkpoints import read_meta_properties
+from storage.files import FileSystem
+from tests.support.broker import InProcessBroker, running_broker
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
@@ -135,6 +143,47 @@ def test_the_first_version_can_ask_for_no_downgrade(broker: InProcessBroker) -> 
     answer = update(broker, 0, ("transaction.version", 1), upgrade_type=SAFE_DOWNGRADE)
     assert answer.error_code == E.INVALID_UPDATE_VERSION
     assert "Can't downgrade" in answer.error_message
+
+
+def test_the_voters_of_an_adopted_directory_come_from_the_settings_into_the_log(tmp_path: Path) -> None:
+    """kraft.version 0 is what Kafka formatted before 3.9, and formats with `controller.quorum.voters`."""
+    directory = str(tmp_path)
+    format_directories(
+        FileSystem(),
+        [directory],
+        metadata_directory=directory,
+        node_id=1,
+        cluster_id=None,
+        controller_endpoint=Listener("CONTROLLER", "127.0.0.1", 9093),
+        ids=SystemIds(os.urandom),
+        now_ms=0,
+        date="today",
+    )
+    (voters,) = tmp_path.glob("__cluster_metadata-0/*.checkpoint")
+    voters.unlink()
+    directory_id = read_meta_properties(FileSystem(), f"{directory}/meta.properties").directory_id
+    with running_broker(tmp_path) as broker:
+        assert "kraft.version" not in finalised(broker)
+        for validate_only in (True, False):
+            answer = broker.ask(
+                UpdateFeaturesRequest(
+                    feature_updates=[
+                        UpdateFeaturesRequest.FeatureUpdate(
+                            feature="kraft.version", max_version_level=1, upgrade_type=UPGRADE
+                        )
+                    ],
+                    validate_only=validate_only,
+                ),
+                2,
+            )
+            assert answer.error_code == E.NONE
+            assert ("kraft.version" in finalised(broker)) is not validate_only
+        for _ in range(2):
+            log = broker.server.components.raft
+            assert [(one.voter_id, one.voter_directory_id) for one in log.quorum.voters.voters] == [(1, directory_id)]
+            broker.restart()
+        assert finalised(broker)["kraft.version"] == 1
+    assert '"data_version":1' in (tmp_path / "__cluster_metadata-0" / "quorum-state").read_text()
 
 
 def finalised(broker: InProcessBroker) -> dict[str, int]:

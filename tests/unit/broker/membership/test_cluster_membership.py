@@ -74,11 +74,11 @@ async def test_a_change_of_an_isr_is_asked_for_again_when_the_controllers_leader
                 endpoints=[],
                 controller_endpoint=Listener("CONTROLLER", "ottla-7", 9093),
                 rack=None,
+                metadata_directory_id=bytes([9] * 16),
                 directories=[bytes([9] * 16)],
             ),
             cluster_id="QT2GTK3kRjSc1VXmyAl4iw",
             previous_broker_epoch=-1,
-            directory_id=bytes([9] * 16),
             listener=Mock(spec=RaftListener),
         )
         wanted = WantedIsr(bytes([1] * 16), 0, leader_epoch=3, partition_epoch=4, isr={7: 50})

@@ -36,6 +36,7 @@ REGISTRATION = Registration(
     endpoints=[Listener("PLAINTEXT", "ottla-7", 9092), Listener("INTERNAL", "ottla-7", 9094)],
     controller_endpoint=Listener("CONTROLLER", "ottla-7", 9093),
     rack="r1",
+    metadata_directory_id=DIRECTORIES[0],
     directories=DIRECTORIES,
 )
 

@@ -177,6 +177,8 @@ def test_a_log_that_was_cut_off_still_reaches_back_to_the_older_snapshot(tmp_pat
 def test_a_damaged_bootstrap_file_is_named(tmp_path):
     MetadataNode(tmp_path).stop()
     turn_over(tmp_path / BOOTSTRAP, 100)
+    MetadataNode(tmp_path).stop()  # the log has the records
+    (tmp_path / "__cluster_metadata-0" / "00000000000000000000.log").unlink()
 
     with pytest.raises(InconsistentMetadata, match=f"{BOOTSTRAP} is damaged: position "):
         MetadataNode(tmp_path, was_clean=True)

@@ -2,6 +2,9 @@
 
 import os
 
+import pytest
+
+from broker.metadata.image.records import InconsistentMetadata
 from broker.raft.batches import decode_batches
 from broker.raft.formatting import format_directories, read_bootstrap
 from broker.raft.quorum import Quorum
@@ -12,7 +15,7 @@ from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
 from protocol.records.control_records import KRaftVersion, KRaftVoters
 from storage.checkpoints import format_id, read_meta_properties
 from storage.files import FileSystem
-from tests.unit.broker.metadata.metadata_node import CountedIds
+from tests.unit.broker.metadata.metadata_node import CountedIds, MetadataNode
 
 FIRST_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 
@@ -72,6 +75,39 @@ def test_a_new_cluster_begins_at_metadata_version_25_and_transaction_version_2(t
     assert read_bootstrap(FileSystem(), str(tmp_path)) == expected
     (tmp_path / "bootstrap.checkpoint").unlink()
     assert read_bootstrap(FileSystem(), str(tmp_path)) == expected
+
+
+def test_a_new_cluster_may_begin_with_the_records_in_the_snapshot_before_the_first_offset(tmp_path):
+    """Kafka 4.4 formats no bootstrap.checkpoint. A Kafka that takes over reads the log, not this snapshot."""
+    format_them(tmp_path)
+    (tmp_path / "bootstrap.checkpoint").unlink()
+    records = [FeatureLevelRecord(name="metadata.version", feature_level=33)]
+    content = encode_snapshot(
+        [(record, 0) for record in records],
+        quorum=Quorum(),
+        epoch=0,
+        last_contained_timestamp_ms=0,
+        now_ms=1,
+    )
+    (tmp_path / FIRST_SNAPSHOT).chmod(0o600)
+    (tmp_path / FIRST_SNAPSHOT).write_bytes(content)
+
+    for _ in range(2):
+        node = MetadataNode(tmp_path, node_id=3)
+        assert node.image.features.metadata_version == 33
+        node.stop()
+    (log,) = tmp_path.glob("__cluster_metadata-0/*.log")
+    written = [record for batch in decode_batches(memoryview(log.read_bytes())) for record in batch.records]
+    assert [record for record in written if isinstance(record, FeatureLevelRecord)] == records
+
+
+def test_a_directory_that_was_formatted_for_a_kafka_too_new_is_refused(tmp_path):
+    records = [(FeatureLevelRecord(name="metadata.version", feature_level=34), 0)]
+    content = encode_snapshot(records, quorum=Quorum(), epoch=0, last_contained_timestamp_ms=0, now_ms=1)
+    (tmp_path / "bootstrap.checkpoint").write_bytes(content)
+
+    with pytest.raises(InconsistentMetadata, match=r"metadata\.version 34; up to 33"):
+        read_bootstrap(FileSystem(), str(tmp_path))
 
 
 def test_a_bootstrap_with_eligible_leaders_fixes_the_minimum_in_sync(tmp_path):

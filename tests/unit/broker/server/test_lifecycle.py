@@ -80,7 +80,7 @@ class Life:
             self.lifecycle.register(
                 self.controller,
                 registration,
-                bootstrap=(),
+                bootstrap=tuple,
                 was_clean=True,
                 found={},  # type: ignore[arg-type]
             )
