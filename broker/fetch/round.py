@@ -140,7 +140,7 @@ def read_partition(
     try:
         partition.check_readable(fetch.current_leader_epoch, requirements.only_leader)
         if requirements.follower is not None:
-            requirements.follower.check(partition)
+            requirements.follower.check(partition, fetch.current_leader_epoch)
         return _read(partition, fetch, requirements, budget, in_memory_only)
     except NotInMemory as error:
         read = PartitionRead()

@@ -30,11 +30,14 @@ class Follower:
         self._id = follower_id
         self._replication = replication
 
-    def check(self, partition: Partition) -> None:
-        """Raise where this broker may not have the records: `UnknownLeaderEpoch`, `NotLeaderOrFollower`."""
+    def check(self, partition: Partition, current_leader_epoch: int) -> None:
+        """Raise where this broker may not have the records: `UnknownLeaderEpoch`, `NotLeaderOrFollower`.
+
+        ``current_leader_epoch`` is what the follower knows of it; -1: it does not say.
+        """
         if self._replication is None:
             raise NotLeaderOrFollower(f"no node is a follower of {partition.topic_partition}")
-        self._replication.check_follower(partition, self._id.replica_id, self._id.broker_epoch)
+        self._replication.check_follower(partition, self._id.replica_id, self._id.broker_epoch, current_leader_epoch)
 
     def is_withheld(self, partition: Partition) -> bool:
         """Whether the follower, which is not in sync, gets no records at present: replication is too fast (KIP-73)."""

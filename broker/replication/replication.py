@@ -13,6 +13,7 @@ from broker.replication.throttles import ReplicationThrottles
 from broker.replication.traffic import ReplicaStats
 from broker.request.faults import NotLeaderOrFollower, UnknownLeaderEpoch
 from broker.runtime.clock import Clock
+from storage.sentinels import NO_EPOCH
 
 log = logging.getLogger(__name__)
 
@@ -64,15 +65,17 @@ class Replication:
 
     # Followers --------------------------------------------------------------------------------------------------------
 
-    def check_follower(self, partition: Partition, replica: int, broker_epoch: int) -> None:
+    def check_follower(self, partition: Partition, replica: int, broker_epoch: int, current_leader_epoch: int) -> None:
         """Raise where a broker may not fetch a partition that this broker leads.
 
         Raises:
-            UnknownLeaderEpoch: the broker is no replica, as far as this broker knows.
-            NotLeaderOrFollower: the fetch was sent by an earlier run of the broker.
+            UnknownLeaderEpoch: the broker, which knows the leader epoch, is no replica as far as this broker knows.
+            NotLeaderOrFollower: it is no replica and does not say which leader epoch it knows (-1); or the fetch was
+                sent by an earlier run of the broker.
         """
         if partition.followers is None or replica not in partition.followers.followers:
-            raise UnknownLeaderEpoch(f"broker {replica} has no replica of {partition.topic_partition}")
+            text = f"broker {replica} has no replica of {partition.topic_partition}"
+            raise NotLeaderOrFollower(text) if current_leader_epoch == NO_EPOCH else UnknownLeaderEpoch(text)
         if self._view.is_outdated(replica, broker_epoch):
             raise NotLeaderOrFollower(f"broker {replica} has registered again since its epoch {broker_epoch}")
 

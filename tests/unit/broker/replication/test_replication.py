@@ -123,11 +123,19 @@ class Leader:
         self.log.append_all(self.clock.now_ms())
         self.partition.advance_high_watermark()
 
-    def fetch(self, replica: int, offset: int, *, broker_epoch: int | None = None, log_start: int = 0) -> None:
+    def fetch(
+        self,
+        replica: int,
+        offset: int,
+        *,
+        broker_epoch: int | None = None,
+        log_start: int = 0,
+        leader_epoch: int | None = None,
+    ) -> None:
         """A follower fetches from the offset."""
         epoch = self.cluster.epochs[replica] if broker_epoch is None else broker_epoch
         follower = Follower(FollowerId(replica, epoch), self.replication)
-        follower.check(self.partition)
+        follower.check(self.partition, self.partition.leader_epoch if leader_epoch is None else leader_epoch)
         follower.has_fetched(self.partition, offset, log_start)
 
     def apply(self, **changes: Any) -> None:
@@ -182,10 +190,12 @@ def test_a_fetch_of_a_broker_without_a_replica_or_of_its_last_run_counts_for_not
 
     with pytest.raises(UnknownLeaderEpoch, match="broker 4 has no replica of"):
         leader.fetch(4, 0, broker_epoch=54)
+    with pytest.raises(NotLeaderOrFollower, match="broker 4 has no replica of"):
+        leader.fetch(4, 0, broker_epoch=54, leader_epoch=-1)
     with pytest.raises(NotLeaderOrFollower, match="broker 2 has registered again since its epoch 40"):
         leader.fetch(2, 0, broker_epoch=40)
     with pytest.raises(NotLeaderOrFollower, match="no node is a follower"):
-        Follower(FollowerId(2, 52), None).check(leader.partition)
+        Follower(FollowerId(2, 52), None).check(leader.partition, leader.partition.leader_epoch)
 
 
 def test_a_follower_that_has_caught_up_joins_the_isr_once_the_controller_agrees(home: LogHome) -> None:
