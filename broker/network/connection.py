@@ -167,6 +167,8 @@ class Connection(Sender):
 
     def _received(self, memory: memoryview) -> int:
         """Receive what is there; 0 if that is nothing."""
+        charge = self.session.charge_network
+        began_us = 0 if charge is None else self._state.now_us()
         try:
             received = self._receive(memory)
         except (BlockingIOError, InterruptedError):
@@ -177,6 +179,8 @@ class Connection(Sender):
         if received:
             self._stats.bytes_received += received
             self.last_active_us = self._state.now_us()
+            if charge is not None:
+                charge(self.last_active_us - began_us)
             if self._pending is not None:
                 self._read_pending(self._pending)
         else:
@@ -338,6 +342,8 @@ class Connection(Sender):
 
     def _send(self, most_bytes: int, now_us: int) -> None:
         state = self._state
+        charge = self.session.charge_network
+        began_us = 0 if charge is None else state.now_us()
         try:
             outcome, sent = self._answers.send(most_bytes)
         except OSError as error:
@@ -347,6 +353,8 @@ class Connection(Sender):
             log.error("Closing %s inside an answer: %s", self.peer, reason)
             self.close()
             return
+        if charge is not None:
+            charge(state.now_us() - began_us)
         if sent:
             self.last_active_us = now_us
             self._stats.bytes_sent += sent

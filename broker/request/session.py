@@ -1,5 +1,6 @@
 """The session of a connection: who is at its other end, what the client has said of itself, and its throttling."""
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from broker.request.permissions import Authorizer, Permissions
@@ -47,6 +48,7 @@ class Session:
 
     __slots__ = (
         "authorizer",
+        "charge_network",
         "client_id",
         "gate",
         "is_authenticated",
@@ -93,6 +95,9 @@ class Session:
         self.client_id = ""
         """`client.id` of the latest request whose header was read, by which quotas go. Empty: the client gave none."""
         self.software = UNKNOWN_SOFTWARE
+        self.charge_network: Callable[[int], None] | None = None
+        """Told for how many microseconds the connection has been received from or sent to; None where nothing limits
+        the client's time."""
         self.throttle_time_ms = 0
         """How long the client is throttled for, as its answers tell it (KIP-219). 0: the client is not throttled."""
         self.throttled_until_ms = 0

@@ -1,8 +1,12 @@
 """ManualClock: a clock that stands until it is moved by hand, for tests, and for a broker that is under a test."""
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
+from typing import Final
+
+_MOST_CANCELLED: Final = 100
+"""So many alarms may be cancelled before the clock looks whether they are most of what it keeps."""
 
 
 class ManualAlarm:
@@ -15,7 +19,9 @@ class ManualAlarm:
         self.is_armed = True
 
     def cancel(self) -> None:
-        self.is_armed = False
+        if self.is_armed:
+            self.is_armed = False
+            self.clock.count_cancelled()
 
 
 class ManualClock:
@@ -26,6 +32,8 @@ class ManualClock:
         self._monotonic_ms = monotonic_ms
         self._order = count()
         self._alarms: list[tuple[int, int, ManualAlarm]] = []
+        self._cancelled = 0
+        """How many of these will not ring."""
 
     def now_ms(self) -> int:
         return self._now_ms
@@ -46,6 +54,14 @@ class ManualClock:
         """How many alarms are set."""
         return sum(alarm.is_armed for _, _, alarm in self._alarms)
 
+    def count_cancelled(self) -> None:
+        """An alarm has been cancelled. A clock that is never moved keeps no more of these than of others."""
+        self._cancelled += 1
+        if self._cancelled > max(_MOST_CANCELLED, len(self._alarms) // 2):
+            self._alarms = [entry for entry in self._alarms if entry[-1].is_armed]
+            heapify(self._alarms)
+            self._cancelled = 0
+
     def advance(self, by_ms: int) -> None:
         """Move the clock forward. Every alarm on the way rings at its own time, also alarms that are set by other
         alarms."""
@@ -63,6 +79,7 @@ class ManualClock:
                 self.move_to(max(deadline_ms, self._monotonic_ms))
                 alarm.callback()
                 return True
+            self._cancelled -= 1
         return False
 
     def move_to(self, monotonic_ms: int) -> None:

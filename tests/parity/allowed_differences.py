@@ -121,6 +121,33 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         when=lambda kafka, ours: ours == [] and list(kafka) == [""],
         reason="With its refusal Kafka answers a user without a name, whom nobody has asked for.",
     ),
+    *(
+        Allowed(
+            api="SASL_AUTHENTICATE",
+            step=step,
+            reason="Kafka refuses at once a name that has no credential, so that anybody can find out which users "
+            "there are; we refuse it where a wrong password is refused.",
+        )
+        for step in ("SCRAM-*: a name that nobody has, *", "SCRAM-*: a token's name, *")
+    ),
+    Allowed(
+        api="SASL_AUTHENTICATE",
+        step="a last message with the nonce twice",
+        reason="So librdkafka sends it before 2.6.1; the proof covers it, and Kafka turns such clients away.",
+    ),
+    *(
+        Allowed(
+            api=api,
+            step=step,
+            when=lambda kafka, ours: bool(kafka == CLOSED) and "error_code" in ours,
+            reason="Kafka closes, for an exception nobody expects; we answer that the client is not let in.",
+        )
+        for api, step in (
+            ("SASL_AUTHENTICATE", "a last message with half a proof"),
+            ("SASL_AUTHENTICATE", "a token of OAUTHBEARER of another scheme"),
+            ("SASL_HANDSHAKE", "again by an unknown mechanism"),
+        )
+    ),
     Allowed(
         api="PRODUCE",
         step="a batch length of 2147483647",

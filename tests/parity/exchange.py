@@ -158,18 +158,30 @@ class Exchange:
             outcome = CLOSED
         self._note(describe(type(request)).key, step, f"v{version}", outcome, sent_ms)
 
-    def send_bytes(self, step: str, data: bytes, *, api: int, then_nothing: bool = False, answer: Any = None) -> None:
-        """Send bytes as they are on a connection of their own; `then_nothing` says that no more will come.
+    def send_bytes(
+        self,
+        step: str,
+        data: bytes,
+        *,
+        api: int,
+        then_nothing: bool = False,
+        answer: Any = None,
+        over: Connection | None = None,
+    ) -> None:
+        """Send bytes as they are, on a connection of their own unless there is `over`; `then_nothing` says that no more
+        will come.
 
         `answer` is (response class, version) where an answer is to be read with it; else its bytes are noted.
         """
-        self.hang_up()
+        if over is None:
+            self.hang_up()
+        connection = over or self._connection
         sent_ms = _now_ms()
         try:
-            self._connection.send(data)
+            connection.send(data)
             if then_nothing:
-                self._connection.finish_sending()
-            payload = self._connection.receive_frame(self._at_least(PATIENCE_S))
+                connection.finish_sending()
+            payload = connection.receive_frame(self._at_least(PATIENCE_S))
             if answer is None:
                 outcome: Any = payload.hex()
             else:
@@ -178,7 +190,8 @@ class Exchange:
             outcome = CLOSED
         except TimeoutError:
             outcome = SILENCE
-        self.hang_up()
+        if over is None:
+            self.hang_up()
         self._note(api, step, UNPLACED if answer is None else f"v{answer[1]}", outcome, sent_ms)
 
     # What the scripts need and nobody compares
@@ -265,6 +278,13 @@ class Exchange:
         """Let a timeout of so long pass. Apache Kafka has only the time that the next step waits for."""
         if isinstance(self.broker, HeldTimeBroker):
             self.broker.pass_time(by_ms)
+
+    def await_time(self, by_ms: int) -> None:
+        """Let so much time pass with either broker, where nothing that can be asked shows that it has passed."""
+        if isinstance(self.broker, HeldTimeBroker):
+            self.broker.pass_time(by_ms)
+        else:
+            time.sleep(by_ms / 1000)
 
     def restart(self) -> None:
         """Stop the broker in order and start it again on its directory."""

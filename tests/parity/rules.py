@@ -289,7 +289,33 @@ def _to_100_s(value: Any, moment: Moment, names: Names) -> Any:
     return f"<{round(value / 100_000) * 100} s>" if isinstance(value, int) and value > 100_000 else value
 
 
+def _all(value: Any, moment: Moment, names: Names) -> Any:
+    return "<all>" if value else value
+
+
+_OF_THE_NONCE: Final = re.compile(r"(?<='r=)[^,']*(?=,)|(?<='v=)[^']*")
+
+
+def _of_a_login(value: Any, moment: Moment, names: Names) -> Any:
+    """A message of SCRAM without the server's nonce, and the signature that depends on the nonce."""
+    return _OF_THE_NONCE.sub("...", value) if isinstance(value, str) else value
+
+
+def _nearly_an_hour(value: Any, moment: Moment, names: Names) -> Any:
+    """A lifetime of an hour, from which the time since the token was made is taken off."""
+    return "<an hour>" if isinstance(value, int) and 3_400_000 < value < 3_600_000 else value
+
+
 RULES: Final[tuple[Rule, ...]] = (
+    Rule(script="sasl", api="API_VERSIONS", path="api_keys", replace=_all, reason="Another script compares them."),
+    Rule(script="sasl", api="SASL_AUTHENTICATE", path="auth_bytes", replace=_of_a_login, reason="A nonce is random."),
+    Rule(
+        script="sasl",
+        api="SASL_AUTHENTICATE",
+        path="session_lifetime_ms",
+        replace=_nearly_an_hour,
+        reason="The broker's clock goes on since the token was made.",
+    ),
     Rule(
         script="client_quotas",
         path="entries",

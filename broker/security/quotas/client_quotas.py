@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from broker.request.response import ResponseSlot
 from broker.request.session import Session
 from broker.runtime.clock import Clock
 from broker.security.quotas.limits import LONGEST_LABEL, limits_by_key
-from broker.security.quotas.request_quota import ClientRequestQuota
+from broker.security.quotas.request_quota import ClientRequestQuota, charge_network
 from broker.security.quotas.usage import NO_LIMITS, ClientLimits, QuotaUsage, QuotaWindows
 from protocol.api_keys import ApiKey
 from protocol.records.cluster_metadata import ClientQuotaRecord
@@ -53,7 +54,10 @@ class ClientQuotas(QuotaUsage):
         self._known.clear()
 
     def spare(self, session: Session) -> bool:
-        return self._limits(session) is _SPARED
+        if self._limits(session) is not _SPARED:
+            return False
+        session.charge_network = None
+        return True
 
     def of_request(self, slot: ResponseSlot, api_key: int) -> ClientRequestQuota | None:
         session = slot.session
@@ -64,6 +68,7 @@ class ClientQuotas(QuotaUsage):
             request.exempt()
             return request
         limits = self._limits(session)
+        session.charge_network = None if limits.time is None else partial(charge_network, self, limits.time)
         return None if limits is _SPARED else ClientRequestQuota(self, slot, api_key, limits)
 
     def _limits(self, session: Session) -> ClientLimits:

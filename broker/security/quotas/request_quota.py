@@ -20,6 +20,7 @@ LONGEST_MS: Final = 2**31 - 1
 
 _NS_PER_PERCENT: Final = 10_000_000
 """A hundredth of a second: with `request_percentage` 1 a client may have so much in each second."""
+_US_PER_PERCENT: Final = 10_000
 
 
 class ClientRequestQuota:
@@ -158,6 +159,13 @@ class ClientMutationQuota:
     def _exceeded(self, now_ms: int) -> None:
         missing = -self._sensor.meter.tokens(self._limit.value, self._burst, now_ms)
         self._until_ms = now_ms + _whole_ms(missing / self._limit.value * 1000)
+
+
+def charge_network(quotas: QuotaUsage, limit: Limit, time_us: int) -> None:
+    """Charge a client for the time that the network was busy with its connection, which throttles none of its requests
+    but those that follow."""
+    now_ms = quotas.clock.monotonic_ms()
+    quotas.time.use(limit, now_ms).meter.record(time_us / _US_PER_PERCENT, now_ms)
 
 
 def _charge(quota: Quota[Rate], limit: Limit, value: float, now_ms: int) -> tuple[ClientSensor[Rate], int]:

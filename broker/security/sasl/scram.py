@@ -151,8 +151,8 @@ class ScramExchange:
         found = _CLIENT_FINAL.fullmatch(message) if len(message) <= MOST_CHARACTERS else None
         if found is None:
             raise InvalidCredentials("the last message is not of SCRAM's form")
-        # librdkafka before 2.6.1 puts its own nonce before the whole nonce once more. As in Kafka only the end is
-        # compared; the proof covers what stands before it.
+        # librdkafka before 2.6.1 puts its own nonce before the whole nonce once more, for which Kafka 4.4 refuses it.
+        # What ends in our nonce is as fresh, and the proof covers what stands before.
         if not found["nonce"].endswith(first.nonce):
             raise InvalidCredentials("the last message has another nonce than the first two")
         if _from_base64(found["binding"]) != first.header.encode():

@@ -16,7 +16,7 @@ from broker.network.connection import Connection
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.processor import Processor
 from broker.network.processor_state import NetworkSettings
-from broker.network.transport import PlaintextTransport
+from broker.network.transport import PlaintextTransport, Transport
 from broker.request.channel import RequestChannel
 from broker.request.response import ResponseSlot
 from broker.request.session import Peer, Session
@@ -122,7 +122,9 @@ class Network:
         """What requests said that `handle` has evaluated."""
         self.clients: list[Client] = []
 
-    def connect(self) -> tuple[Connection, Client]:
+    def connect(
+        self, make_transport: Callable[[socket.socket], Transport] = PlaintextTransport
+    ) -> tuple[Connection, Client]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
@@ -130,7 +132,7 @@ class Network:
         client = Client(theirs)
         self.clients.append(client)
         session = Session(Peer(host="10.0.0.1", port=4711, listener="PLAINTEXT"))
-        return self.processor.adopt(PlaintextTransport(ours), session), client
+        return self.processor.adopt(make_transport(ours), session), client
 
     async def turns(self, count: int = 5) -> None:
         """Let the loop turn, so that whatever can happen does."""

@@ -1,6 +1,9 @@
 """A client that has exceeded a quota: its answers are sent, and nothing more of it is read until its time is over."""
 
+import socket
+
 from broker.network.pauses import Pause
+from broker.network.transport import PlaintextTransport
 from tests.unit.broker.network.harness import frame, network, on_both_loops
 
 PRODUCE = b"\0\0"
@@ -146,3 +149,34 @@ async def test_at_a_stop_a_throttled_client_gets_its_answers_and_does_not_hold_u
         await it.until(lambda: connection.is_closed)
         assert client.read() == frame(b"!") + frame(b"2")
         assert it.clock.alarms == 1, "only that of idle connections"
+
+
+@on_both_loops
+async def test_a_client_whose_time_is_limited_is_charged_for_receiving_and_sending() -> None:
+    async with network() as it:
+
+        def slow(connected: socket.socket) -> PlaintextTransport:
+            transport = PlaintextTransport(connected)
+            receive_into, send = transport.receive_into, transport.send
+
+            def receive_slowly(memory: memoryview) -> int:
+                it.clock.advance(3)
+                return receive_into(memory)
+
+            def send_slowly(data: bytes | bytearray | memoryview, flags: int) -> int:
+                it.clock.advance(5)
+                return send(data, flags)
+
+            transport.receive_into, transport.send = receive_slowly, send_slowly
+            return transport
+
+        connection, client = it.connect(slow)
+        client.send(frame(b"free"))
+        await it.handle(b"free")
+        await it.until(lambda: client.read() == frame(b"free"))
+        charged: list[int] = []
+        connection.session.charge_network = charged.append
+        client.send(frame(b"dear"))
+        await it.handle(b"dear")
+        await it.until(lambda: client.read() == frame(b"free") + frame(b"dear"))
+        assert charged == [3_000, 5_000]

@@ -230,6 +230,22 @@ def test_time_above_its_share_throttles_a_client_for_a_second_at_most(broker: In
     assert is_muted_for(broker, client, 1_000)
 
 
+def test_time_of_the_network_counts_for_the_requests_that_follow(broker: InProcessBroker) -> None:
+    limit(broker, SLOW, request_percentage=50)
+    client = broker.connect()
+    session = client.connection.session
+    assert client.ask(MetadataRequest(topics=[]), 12, "slow").throttle_time_ms == 0
+    assert session.charge_network is not None
+    session.charge_network(4_000_000)
+    assert client.ask(MetadataRequest(topics=[]), 12, "slow").throttle_time_ms == 0, "4 s in ten are 40 %"
+    session.charge_network(1_200_000)
+    assert client.ask(MetadataRequest(topics=[]), 12, "slow").throttle_time_ms == pytest.approx(400, abs=100)
+    limit(broker, SLOW, request_percentage=None, producer_byte_rate=1_000)
+    broker.advance(1_000)
+    client.ask(MetadataRequest(topics=[]), 12, "slow")
+    assert session.charge_network is None
+
+
 def test_topics_that_are_created_because_a_client_asks_are_changes_of_that_client(broker: InProcessBroker) -> None:
     limit(broker, SLOW, controller_mutation_rate=0.01)
 
