@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from broker.control.happenings import Handle
+    from broker.request.response import ResponseSlot
 
 log = logging.getLogger(__name__)
 
@@ -133,9 +134,15 @@ class BrokerHost:
         self.happenings.tell()
 
     def _wrapped(self, handle: Handle) -> Handle:
+        wrapped = handle
         for wrap in self.around_requests:
-            handle = wrap(handle)
-        return handle
+            wrapped = wrap(wrapped)
+
+        def serve(slot: ResponseSlot) -> None:
+            # What a broker that ends has still in its queue is nobody's business.
+            (handle if self._server is None else wrapped)(slot)
+
+        return serve
 
     async def _stop(self) -> None:
         server, self._server = self._server, None

@@ -1,12 +1,26 @@
-"""The topics and partitions in requests and answers, whatever an API calls them: found, taken out, put in."""
+"""What requests and answers are about, whatever an API calls it: topics and partitions, which are found, taken out and
+put in; groups and transactional ids."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from broker.handlers.find_coordinator import GROUP, TRANSACTION
 from broker.metadata.image.topics import TopicsImage
+from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.transactions import TxnOffsetCommitRequest
 from protocol.schema import NO_UUID
+
+
+class Coordinated(NamedTuple):
+    """A group or a transactional id."""
+
+    topic: str
+    """The internal topic that its coordinator keeps its state in."""
+    key: str
+
 
 TopicName = Callable[[Any], str]
 """The name of the topic that a part of a message is about; empty where it is about none."""
@@ -17,6 +31,10 @@ _TOPICS: Final = frozenset(
 _PARTITIONS: Final = frozenset(
     {"partitions", "partition_data", "partition_indexes", "partition_responses", "results_by_partition"}
 )
+_COORDINATED_BY: Final = {
+    **dict.fromkeys(("group_id", "group_ids", "groups", "groups_names"), CONSUMER_OFFSETS),
+    **dict.fromkeys(("transactional_id", "transactional_ids"), TRANSACTION_STATE),
+}
 _INDEXES: Final = ("partition", "partition_index", "index")
 
 
@@ -45,12 +63,23 @@ def places_of(message: object, name_of: TopicName) -> dict[str, list[int]]:
     return places
 
 
-def group_of(request: object) -> str:
-    """The group or transactional id that a request names; empty where it names none."""
+def coordinated_in(request: object) -> list[Coordinated]:
+    """The groups and transactional ids that a request names, beginning with the one whose coordinator it is for."""
+    if isinstance(request, FindCoordinatorRequest):
+        topic = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}.get(request.key_type)
+        keys = [*request.coordinator_keys, request.key]
+        return [] if topic is None else [Coordinated(topic, key) for key in keys if key]
+    found = []
     for name in names_of(request):
-        if name.removeprefix("v3_and_below_") in ("group_id", "transactional_id") and getattr(request, name):
-            return str(getattr(request, name))
-    return ""
+        topic = _COORDINATED_BY.get(name.removeprefix("v3_and_below_"))
+        if topic is not None:
+            value = getattr(request, name)
+            for one in value if isinstance(value, list) else [value]:
+                key = one if isinstance(one, str) else getattr(one, "group_id", None)
+                if key:
+                    found.append(Coordinated(topic, key))
+    # The request names its transactional id first, and goes to the coordinator of the group.
+    return found[::-1] if isinstance(request, TxnOffsetCommitRequest) else found
 
 
 def keep(message: object, name_of: TopicName, is_kept: Callable[[str, int | None], bool]) -> bool:

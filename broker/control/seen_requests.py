@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.control.calls import CHANGES, Answer, Call, argument
 from broker.control.own_client import CLIENT_ID
-from broker.control.places import group_of, places_of, topic_name
+from broker.control.places import coordinated_in, places_of, topic_name
 from protocol.api_keys import ApiKey
 from protocol.headers import decode_request_header
 from protocol.primitives import Malformed
@@ -108,6 +108,7 @@ class SeenRequests:
         if header.client_id == CLIENT_ID:
             return
         api = ApiKey(header.api_key).title if route is not None else str(header.api_key)
+        coordinated = coordinated_in(request)
         self._kept.append(
             SeenRequest(
                 api=api,
@@ -115,7 +116,7 @@ class SeenRequests:
                 client_id=header.client_id or "",
                 principal=session.principal,
                 topics=tuple(places_of(request, topic_name(server.metadata.image.topics))),
-                group=group_of(request),
+                group=coordinated[0].key if coordinated else "",
                 at_ms=self._host.clock.now_ms(),
             )
         )

@@ -151,6 +151,10 @@ class RequestStream:
         elif self._held:
             self.move_on()
 
+    def hold_all(self) -> None:
+        """The request that is evaluated now is put off: nothing behind it is evaluated before, not even a Produce."""
+        self._only_produces = False
+
     def answered(self) -> None:
         """A request that was waited for has its answer."""
         if self._is_closed:

@@ -119,6 +119,21 @@ def test_an_answer_is_late_by_the_brokers_clock(kafka_broker: Broker, when: str)
     assert len(kafka_broker.records("orders")) == 1
 
 
+@pytest.mark.kafka(settings={"ottla.clock": "manual"}, topics={"orders": 1})
+def test_a_late_request_is_not_overtaken_on_its_connection(kafka_broker: Broker) -> None:
+    kafka_broker.fail(api="Produce", delay_ms=60_000, nth=1)
+    with RawClient(kafka_broker.bootstrap_servers) as client:
+        for value in (b"1", b"2"):
+            records = memoryview(encode_batch([Record(value=value)]))
+            data = ProduceRequest.TopicData.PartitionData(index=0, records=records)
+            topic = ProduceRequest.TopicData(name="orders", partition_data=[data])
+            client.send(ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[topic]), 9)
+        kafka_broker.wait_for(topic="orders", records=0)
+        kafka_broker.advance(seconds=60)
+        assert [client.receive().responses[0].partition_responses[0].base_offset for _ in range(2)] == [0, 1]
+    assert [record.value for record in kafka_broker.records("orders")] == [b"1", b"2"]
+
+
 @pytest.mark.kafka(topics={"orders": 3})
 def test_some_clients_get_no_answer_or_lose_their_connection(kafka: Broker) -> None:
     kafka.fail(api="Metadata", client_id="unlucky", silence=True, times=1)
@@ -160,7 +175,7 @@ def test_records_are_fetched_as_they_are_though_rules_are_in_force(kafka: Broker
 @pytest.mark.parametrize(
     ("rule", "sentence"),
     [
-        ({}, "one of error, delay_ms, close, silence and disk"),
+        ({}, "one of error, delay_ms, close, silence, disk, new_leader_epoch and move_coordinator"),
         ({"close": True, "silence": True}, "one of error"),
         ({"api": "Prodcue", "close": True}, "no API 'Prodcue'"),
         ({"error": "NONE"}, "no error code 'NONE'"),

@@ -13,9 +13,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from broker.control.faults.leaders import Leaders
 from broker.control.faults.rule import BEFORE, Asked, NewRule, Rule
 from broker.control.own_client import CLIENT_ID
-from broker.control.places import TopicName, group_of, keep, places_of, put_in, topic_name
+from broker.control.places import TopicName, coordinated_in, keep, places_of, put_in, topic_name
 from broker.request.context import RequestContext
 from broker.request.response import NOTHING, ResponseSlot
 from protocol.api_keys import ApiKey
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from broker.control.broker_host import BrokerHost
     from broker.control.happenings import Handle
     from broker.dispatch.registry import Route
+    from broker.server.broker_server import BrokerServer
 
 log = logging.getLogger(__name__)
 
@@ -87,18 +89,18 @@ class FaultGate:
 
     def _goes_wrong(self, slot: ResponseSlot, handle: Handle) -> bool:
         """Apply the first rule that applies to the request; False if there is none."""
-        registry = self._host.server.registry
+        server = self._host.server
         session = slot.stream.session
         try:
             header, position = decode_request_header(slot.frame)
-            route = registry.route(header.api_key, header.api_version)
+            route = server.registry.route(header.api_key, header.api_version)
             if route is None or header.client_id == CLIENT_ID or session.is_on_controller_listener:
                 return False
-            name_of = topic_name(self._host.server.metadata.image.topics)
+            name_of = topic_name(server.metadata.image.topics)
             request, _ = route.decode(slot.frame, position)
         except Malformed:
             return False  # which the broker refuses
-        work = _Work(self._host, handle, slot, header, route, position, name_of)
+        work = _Work(server, handle, slot, header, route, position, name_of)
         if isinstance(request, FetchRequest) and any(rule.given.topic is not None for rule in self.rules.values()):
             # A fetch of a session does not name its partitions, so that no rule could look for them.
             if request.session_epoch > 0:
@@ -110,7 +112,7 @@ class FaultGate:
             api=ApiKey(header.api_key).title,
             client_id=header.client_id or "",
             principal=session.principal,
-            group=group_of(request),
+            coordinated=coordinated_in(request),
             places=places_of(request, name_of),
         )
         rule = next((one for one in self.rules.values() if one.applies_to(asked)), None)
@@ -120,7 +122,7 @@ class FaultGate:
             work.serve(work.answer)
             return True
         log.info("rule %d: %s of %s goes wrong", rule.number, asked.api, slot.peer)
-        work.go_wrong(rule.given, request)
+        work.go_wrong(rule.given, request, asked)
         return True
 
 
@@ -129,7 +131,7 @@ class _Work:
 
     def __init__(
         self,
-        host: BrokerHost,
+        server: BrokerServer,
         handle: Handle,
         slot: ResponseSlot,
         header: RequestHeader,
@@ -137,7 +139,7 @@ class _Work:
         position: int,
         name_of: TopicName,
     ) -> None:
-        self._host = host
+        self._server = server
         self._handle = handle
         self._slot = slot
         self._header = header
@@ -147,9 +149,11 @@ class _Work:
         self.changed: object | None = None
         """The request that is handled instead of the one in the frame."""
 
-    def go_wrong(self, given: NewRule, request: Any) -> None:
+    def go_wrong(self, given: NewRule, request: Any, asked: Asked) -> None:
         """Do what the rule wants."""
         match given:
+            case NewRule(changes_leader=True):
+                self._change_leader(given, asked)
             case NewRule(error=str() as name):
                 code = ErrorCode[name]
                 if given.topic is not None:
@@ -160,7 +164,8 @@ class _Work:
                     self.serve(lambda _: self.refuse(request, code))
             case NewRule(delay_ms=int() as delay_ms):
                 if given.when == BEFORE:
-                    self._later(delay_ms, self._serve_as_it_is)
+                    self._slot.stream.hold_all()
+                    self._later(delay_ms, self._serve_late)
                 else:
                     self.serve(lambda chunks: self._later(delay_ms, lambda: self.answer(chunks)))
             case NewRule(close=True, when="before"):
@@ -179,7 +184,7 @@ class _Work:
         self._slot.kind = self._route.kind
         header = self._header
         context = RequestContext(
-            header.api_version, header.correlation_id, header.client_id or "", self._slot, self._host.server.registry
+            header.api_version, header.correlation_id, header.client_id or "", self._slot, self._server.registry
         )
         context.refuse(request, code, MESSAGE)
 
@@ -194,10 +199,21 @@ class _Work:
         self._slot.kind = self._route.kind
         self._slot.fill(chunks)
 
-    def _serve_as_it_is(self) -> None:
-        self._handle(self._slot)
+    def _change_leader(self, given: NewRule, asked: Asked) -> None:
+        leaders = Leaders(self._server, given, asked)
+        if given.when == BEFORE:
+            self._slot.stream.hold_all()
+            leaders.change(self._serve_late)
+        else:
+            self.serve(lambda chunks: leaders.change(lambda: self.answer(chunks)))
+
+    def _serve_late(self) -> None:
+        if self.changed is None:
+            self._handle(self._slot)
+        else:
+            self.serve(self.answer)
         # Outside of a handler's turn nobody else writes what was staged.
-        self._host.server.components.replicas.appender.write_staged()
+        self._server.components.replicas.appender.write_staged()
 
     def _frame(self) -> memoryview:
         if self.changed is None:
@@ -245,14 +261,7 @@ class _Work:
         self.answer([bytearray(answer[: len(answer) // 2])])
 
     def _later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        server = self._host.server
-        clock = server.services.clock
-
-        def call_unless_replaced() -> None:
-            if self._host.server is server:
-                call()
-
-        clock.call_at(clock.monotonic_ms() + delay_ms, call_unless_replaced)
+        self._server.services.scheduler.once(delay_ms, call)
 
 
 class _Answers:

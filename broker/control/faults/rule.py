@@ -8,6 +8,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from broker.control.calls import CannotDo, argument
+from broker.control.places import Coordinated
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
@@ -16,6 +17,9 @@ AFTER: Final = "after"
 MIDDLE: Final = "middle"
 DISK_FULL: Final = "full"
 FSYNC_ERROR: Final = "fsync"
+
+_HOWS: Final = ("error", "delay_ms", "close", "silence", "disk", "new_leader_epoch", "move_coordinator")
+"""How a request may go wrong."""
 
 _API_NAMES: Final = frozenset(key.title for key in ApiKey)
 
@@ -26,15 +30,15 @@ class Asked(NamedTuple):
     api: str
     client_id: str
     principal: str
-    group: str
-    """The group or transactional id; empty where the request names none."""
+    coordinated: Sequence[Coordinated]
+    """The groups and transactional ids that the request names."""
     places: Mapping[str, Sequence[int]]
     """The topics that the request names, each with the partitions that it names of it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NewRule:
-    """A rule as a test gives it. Exactly one of error, delay_ms, close, silence and disk says how it goes wrong."""
+    """A rule as a test gives it. Exactly one of `_HOWS` says how it goes wrong."""
 
     api: str | None = argument("an API's name, such as Produce; without it every API", None)
     topic: str | None = argument("a topic that the request names; an error is then for its partitions only", None)
@@ -54,12 +58,20 @@ class NewRule:
     close: bool = argument("whether the connection is closed instead", False)
     silence: bool = argument("whether no answer ever comes", False)
     disk: str | None = argument("full: the topic's logs cannot be written; fsync: they cannot be flushed", None)
+    new_leader_epoch: bool = argument(
+        "whether a new leader epoch begins, for those partitions of the topic that the request names", False
+    )
+    move_coordinator: bool = argument(
+        "whether the coordinator of the group or transactional id is unloaded and loaded again", False
+    )
+    away_ms: int = argument(
+        "how long there is no leader or coordinator meanwhile, in milliseconds of the broker's time", 0
+    )
 
     def fault(self) -> str | None:
         """Why this is no rule, as a sentence; None if it is."""
-        hows = [self.error is not None, self.delay_ms is not None, self.close, self.silence, self.disk is not None]
-        if sum(hows) != 1:
-            return "a rule has one of error, delay_ms, close, silence and disk"
+        if sum(getattr(self, how) not in (None, False) for how in _HOWS) != 1:
+            return f"a rule has one of {', '.join(_HOWS[:-1])} and {_HOWS[-1]}"
         if self.api is not None and self.api not in _API_NAMES:
             return f"there is no API {self.api!r}"
         if self.error is not None and (self.error not in ErrorCode.__members__ or self.error == ErrorCode.NONE.name):
@@ -76,7 +88,18 @@ class NewRule:
             return f"share is {self.share}, expected 0 to 1"
         if self.delay_ms is not None and self.delay_ms < 0:
             return f"delay_ms is {self.delay_ms}, expected 0 or more"
+        if self.new_leader_epoch and self.topic is None:
+            return "a leader epoch is one of a topic: which?"
+        if self.away_ms and not self.changes_leader:
+            return "only a leader or a coordinator can be away: away_ms goes with new_leader_epoch or move_coordinator"
+        if self.away_ms < 0:
+            return f"away_ms is {self.away_ms}, expected 0 or more"
         return self._fault_of_disk()
+
+    @property
+    def changes_leader(self) -> bool:
+        """Whether what the rule wants is a change of the cluster's metadata."""
+        return self.new_leader_epoch or self.move_coordinator
 
     def _fault_of_disk(self) -> str | None:
         if self.disk is None:
@@ -134,7 +157,8 @@ class Rule:
                 return False
         return (
             given.api in (None, asked.api)
-            and given.group in (None, asked.group)
+            and (given.group is None or any(one.key == given.group for one in asked.coordinated))
+            and (bool(asked.coordinated) or not given.move_coordinator)
             and given.client_id in (None, asked.client_id)
             and given.principal in (None, asked.principal)
         )
