@@ -1,10 +1,10 @@
-"""The client of a broker's control listener: calls by HTTP and JSON, over one connection for each thread."""
+"""The client of a broker's control listener: calls by HTTP and JSON, over connections that are kept for later calls."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import threading
+import socket
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +18,8 @@ class Control:
     def __init__(self, url: str) -> None:
         """``url`` is `http://host:port`."""
         self._address = urlsplit(url).netloc
-        self._of_thread = threading.local()
+        self._idle: list[http.client.HTTPConnection] = []
+        """Connections that no call uses, whichever thread made them."""
 
     def call(self, path: str, **arguments: Any) -> dict[str, Any]:
         """The answer of a call. Raises `BrokerError`, `NotInTime`."""
@@ -30,15 +31,12 @@ class Control:
         return self._ask("GET", path, None)
 
     def close(self) -> None:
-        """Close the connection of this thread."""
-        connection: http.client.HTTPConnection | None = getattr(self._of_thread, "connection", None)
-        if connection is not None:
-            connection.close()
+        """Close the connections."""
+        while self._idle:
+            self._idle.pop().close()
 
     def _ask(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
-        connection: http.client.HTTPConnection | None = getattr(self._of_thread, "connection", None)
-        if connection is None:
-            connection = self._of_thread.connection = http.client.HTTPConnection(self._address)
+        connection = self._connection()
         try:
             connection.request(method, path, body, {"Content-Type": "application/json"} if body is not None else {})
             response = connection.getresponse()
@@ -46,8 +44,33 @@ class Control:
         except (OSError, http.client.HTTPException, ValueError) as error:
             connection.close()
             raise BrokerError(f"the broker does not answer {path}: {error or type(error).__name__}") from error
+        self._idle.append(connection)
         if response.status == HTTPStatus.REQUEST_TIMEOUT:
             raise NotInTime(answer["error"], answer["found"])
         if response.status != HTTPStatus.OK:
             raise BrokerError(answer["error"])
         return answer
+
+    def _connection(self) -> http.client.HTTPConnection:
+        """A connection that no other call uses."""
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return http.client.HTTPConnection(self._address)
+            if not _is_closed(connection):
+                return connection
+            connection.close()
+
+
+def _is_closed(connection: http.client.HTTPConnection) -> bool:
+    """Whether the broker has closed the connection meanwhile, as it does if there was no call for a minute."""
+    if connection.sock is None:
+        return True
+    try:
+        connection.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True  # the end of the stream, or bytes that no call has asked for

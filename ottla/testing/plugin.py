@@ -41,7 +41,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     report = yield
     if report.failed:
-        for name, value in getattr(item, "funcargs", {}).items():
+        # A broker that several fixtures give, told once, under the name that the test knows.
+        brokers = {id(value): (name, value) for name, value in getattr(item, "funcargs", {}).items()}
+        for name, value in brokers.values():
             if isinstance(value, Broker):
                 report.sections.append((f"Kafka in '{name}'", value.report()))
     return report

@@ -144,6 +144,7 @@ def test_a_test_that_fails_shows_what_the_broker_has_seen(tmp_path: Path) -> Non
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
+    assert done.stdout.count("Kafka in '") == 1
     assert "Kafka in 'kafka'" in done.stdout
     assert "creating topic orders with 1 partitions" in done.stdout
 

@@ -6,14 +6,17 @@ import asyncio
 import dataclasses
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from broker.control.calls import CHANGES, READS, Answer, Call, CannotDo, Nothing, NotInTime, argument
 from broker.control.control_server import MOST_BODY_BYTES, ControlServer
+from ottla.testing.control import Control
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,3 +125,33 @@ def test_the_description_has_every_call(server: ControlServer) -> None:
     assert set(described["paths"]) == {"/echo", "/look"}
     body = described["paths"]["/echo"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert body["properties"]["text"]["description"] == "what is said"
+
+
+@pytest.fixture
+def control(server: ControlServer) -> Iterator[Control]:
+    host, port = server.address
+    control = Control(f"http://{host}:{port}")
+    yield control
+    control.close()
+
+
+def test_a_call_after_a_long_pause_gets_its_answer(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.control.control_server._Conversation.timeout", 0.05)
+    assert control.read("/look") == {"is": "there"}
+    [kept] = control._idle
+    assert kept.sock.recv(1, socket.MSG_PEEK) == b"", "the listener has not closed it"
+    assert control.call("/echo", text="here") == {"told": "here"}
+    assert control._idle != [kept]
+
+
+def test_calls_of_several_threads_have_connections_of_their_own(control: Control) -> None:
+    together = threading.Barrier(4)
+
+    def call(number: int) -> Any:
+        together.wait(60)
+        return control.call("/echo", text=str(number))["told"]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(call, range(4))) == ["0", "1", "2", "3"]
+    assert 1 <= len(control._idle) <= 4
+    assert control.call("/echo", text="later") == {"told": "later"}
