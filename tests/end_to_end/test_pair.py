@@ -20,6 +20,7 @@ from tests.support.clients.members import Membership, SeenMember
 from tests.support.clients.transactions import FENCE, ConfluentProducer, read
 from tests.support.clusters import Admin, Cluster, Load, numbers_in
 from tests.support.loads import LOADS
+from tests.support.metrics import Page, http_get
 from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.skipif(
@@ -200,6 +201,40 @@ def id_at(broker: int, asked: BrokerProcess) -> str:
 
     until(is_found, f"a transactional id has its coordinator on broker {broker}")
     return found[0]
+
+
+@pytest.mark.timeout(300)
+def test_producers_wait_until_enough_replicas_are_in_sync_again(pair: Cluster) -> None:
+    admin, primary = Admin(pair.bootstrap), pair.nodes[PRIMARY]
+    admin.create("enough", len(CLIENTS) * [[PRIMARY, STANDBY]], min_insync_replicas="2")
+    loads = [
+        LOADS[name](pair.bootstrap, "enough", acks="all", rate_s=50, partition=number)
+        for number, name in enumerate(CLIENTS)
+    ]
+    go_on(loads)
+    pair.nodes[STANDBY].kill()
+    are_in_sync(admin, "enough", {PRIMARY})
+    written = [len(load.acknowledged) for load in loads]
+
+    refused = times_refused(primary)
+    until(lambda: times_refused(primary) > refused + 2 * len(loads), "the producers are refused, and ask again")
+    assert [len(load.acknowledged) for load in loads] == written
+    pair.nodes[STANDBY].start()
+    go_on(loads)
+    for load in loads:
+        load.end()
+
+    for partition, load in enumerate(loads):
+        assert load.errors == []
+        assert numbers_in(pair.bootstrap, "enough", partition) == load.acknowledged == list(range(load.sent))
+    have_the_same(pair, "enough", len(loads))
+
+
+def times_refused(node: BrokerProcess) -> float:
+    """How many answers of a node have told producers that too few replicas are in sync."""
+    page = Page(http_get(node.metrics_port, "/metrics").text)
+    series = 'kafka_network_requestmetrics_errors_total{request="Produce",error="NOT_ENOUGH_REPLICAS"}'
+    return page.get(series) or 0
 
 
 @pytest.mark.timeout(300)
