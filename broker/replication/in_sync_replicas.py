@@ -175,9 +175,17 @@ class InSyncReplicas:
     # The ISR ----------------------------------------------------------------------------------------------------------
 
     def expand(
-        self, *, own_broker_epoch: int, high_watermark: int, is_eligible: Callable[[int, int], bool]
+        self,
+        *,
+        own_broker_epoch: int,
+        log_start_offset: int,
+        high_watermark: int,
+        is_eligible: Callable[[int, int], bool],
     ) -> IsrChange | None:
-        """Ask for the followers that have come up to the high watermark.
+        """Ask for the followers that have come up to the high watermark, and have deleted what the leader has deleted.
+
+        A follower that does not know yet where the leader's log starts would bring deleted records back if it were to
+        lead next. (Kafka takes it.)
 
         None if there is no such follower, or a change is pending.
         """
@@ -185,7 +193,10 @@ class InSyncReplicas:
         joining = [
             replica
             for replica, state in self._followers.items()
-            if replica not in self.isr and state.log_end_offset >= least and is_eligible(replica, state.broker_epoch)
+            if replica not in self.isr
+            and state.log_end_offset >= least
+            and state.log_start_offset >= log_start_offset
+            and is_eligible(replica, state.broker_epoch)
         ]
         return self._ask({*self.isr, *joining}, own_broker_epoch) if joining else None
 

@@ -95,6 +95,7 @@ class Replication:
     def _expand(self, partition: Partition, followers: InSyncReplicas) -> None:
         change = followers.expand(
             own_broker_epoch=self._view.broker_epoch,
+            log_start_offset=partition.log.log_start_offset,
             high_watermark=partition.log.high_watermark,
             is_eligible=self._view.is_eligible,
         )

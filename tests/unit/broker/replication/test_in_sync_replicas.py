@@ -16,6 +16,7 @@ class Leader:
 
     def __init__(self, *isr: int, replicas: tuple[int, ...] = (1, 2, 3), min_isr: int = 1, end_offset: int = 0) -> None:
         self.now_ms = 1_000_000
+        self.log_start_offset = 0
         self.end_offset = end_offset
         self.min_isr = min_isr
         self.fenced: set[int] = set()
@@ -31,9 +32,9 @@ class Leader:
     def write(self, count: int = 1) -> None:
         self.end_offset += count
 
-    def fetch(self, replica: int, offset: int, *, after_ms: int = 0) -> bool:
+    def fetch(self, replica: int, offset: int, *, log_start: int = 0, after_ms: int = 0) -> bool:
         self.now_ms += after_ms
-        fetch = FollowerFetch(offset, 0, 50 + replica)
+        fetch = FollowerFetch(offset, log_start, 50 + replica)
         found = self.state.fetched(replica, fetch, leaders_end_offset=self.end_offset, now_ms=self.now_ms)
         self.advance()
         return found
@@ -47,7 +48,12 @@ class Leader:
         return self.high_watermark
 
     def expand(self) -> IsrChange | None:
-        return self.state.expand(own_broker_epoch=51, high_watermark=self.high_watermark, is_eligible=self.is_eligible)
+        return self.state.expand(
+            own_broker_epoch=51,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            is_eligible=self.is_eligible,
+        )
 
     def shrink(self, *, after_ms: int = 0) -> IsrChange | None:
         self.now_ms += after_ms
@@ -95,6 +101,17 @@ def test_who_joins_has_come_up_to_the_start_of_the_leaders_epoch() -> None:
     leader.fetch(3, 8)
     assert leader.high_watermark == 0
     assert leader.expand() is None
+
+
+def test_who_joins_has_deleted_what_the_leader_has_deleted() -> None:
+    """Or the records would be back if it led next."""
+    leader = Leader(1, 2, end_offset=10)
+    leader.log_start_offset = 6
+    leader.fetch(2, 10, log_start=6)
+    leader.fetch(3, 10, log_start=5)
+    assert leader.expand() is None
+    leader.fetch(3, 10, log_start=6)
+    assert leader.expand() == IsrChange({1: 51, 2: 52, 3: 53}, 7)
 
 
 def test_a_fenced_broker_and_one_of_an_older_registration_are_not_asked_for() -> None:
