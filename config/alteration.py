@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from config.broker_settings import BROKER_SETTINGS, BrokerSettings
-from config.definitions import broker_definition
-from config.dynamic import LISTENER_LIMITS, is_dynamic, split_listener_key, with_dynamic
+from config.definitions import Definition, broker_definition
+from config.dynamic import LISTENER_LIMITS, is_dynamic, split_listener_key, with_dynamic, without_mechanism
 from config.errors import InvalidConfig, SettingsError
 from config.group_settings import check_group_limits
 from config.resources import BrokerTexts
@@ -55,6 +55,7 @@ def check_broker_alteration(settings: BrokerSettings, before: BrokerTexts, after
     for key, text in (*for_all.items(), *for_broker.items()):
         _check_value(key, text, settings, after)
     _check_names_for_all_brokers(for_all)
+    _check_values_of_mechanisms(for_broker)
     _check_threads(before, after)
     _check_against_others(settings, {**for_all, **for_broker}.keys(), after)
     known_faults = with_dynamic(settings, before.dynamic_default, before.dynamic_broker).passed_over
@@ -89,14 +90,27 @@ def _check_value(key: str, text: str, settings: BrokerSettings, broker: BrokerTe
         # What a file says twice counts once, in Kafka as here.
         raise SettingsError(f"Configuration '{key}' values must not be duplicated.")
     value = parse_value(key, definition.type, definition.allowed, text)
-    if definition.type == ConfigType.CLASS and value != definition.default:
-        raise SettingsError(f"Invalid value {value} for configuration {setting}: Class {value} could not be found.")
+    _check_class(setting, definition, value)
     if setting == "metric.reporters" and value not in ((), (definition.default,)):
         raise InvalidConfig(key, text, f"nothing or {definition.default}, since there are no Java classes here")
     if setting in LISTENER_LIMITS and value == 0 and _is_open(listener, settings):
         raise SettingsError(f"Invalid {setting} 0: no client could connect to change it again")
     if setting.startswith("group."):
         check_group_limits(key, value, setting, broker)
+
+
+def _check_values_of_mechanisms(texts: Mapping[str, str]) -> None:
+    for key, text in texts.items():
+        listener, setting = split_listener_key(key)
+        name = without_mechanism(setting)
+        definition = broker_definition(name)
+        if listener is not None and name != setting and definition is not None:
+            _check_class(name, definition, parse_value(name, definition.type, definition.allowed, text))
+
+
+def _check_class(setting: str, definition: Definition, value: object) -> None:
+    if definition.type == ConfigType.CLASS and value != definition.default:
+        raise SettingsError(f"Invalid value {value} for configuration {setting}: Class {value} could not be found.")
 
 
 def _is_open(listener: str | None, settings: BrokerSettings) -> bool:

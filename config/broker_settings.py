@@ -78,6 +78,8 @@ class BrokerSettings(Settings):
     replica_lag_time_max_ms: int = setting(ConfigType.LONG, "30000")
     replica_selector_class: str | None = setting(ConfigType.STRING, None)
     replica_socket_timeout_ms: int = setting(ConfigType.INT, "30000")
+    alter_log_dirs_replication_quota_window_num: int = setting(ConfigType.INT, "11", "[1,...]")
+    alter_log_dirs_replication_quota_window_size_seconds: int = setting(ConfigType.INT, "1", "[1,...]")
     replication_quota_window_num: int = setting(ConfigType.INT, "11", "[1,...]")
     replication_quota_window_size_seconds: int = setting(ConfigType.INT, "1", "[1,...]")
 

@@ -16,7 +16,7 @@ from config.broker_settings import BROKER_SETTINGS
 from config.client_metrics import CLIENT_METRICS_SETTINGS
 from config.declared import Declaration
 from config.definitions import Definition, broker_definition, definitions
-from config.dynamic import is_dynamic
+from config.dynamic import is_dynamic, without_mechanism
 from config.help import help_line
 from config.log_config import OUR_TOPIC_SETTINGS, TOPIC_SETTINGS
 from config.resources import BrokerTexts, default_text
@@ -24,10 +24,6 @@ from config.values import ConfigType, normalised, trimmed
 
 _OURS_PREFIX: Final = "ottla."
 _LISTENER_SETTING: Final = r"listener\.name\.[^.]+\.(.+)"
-_OF_A_MECHANISM: Final = (
-    *("connections.max.reauth.ms", "sasl.jaas.config", "sasl.login.callback.handler.class", "sasl.login.class"),
-    "sasl.server.callback.handler.class",
-)
 _OTHER_NAMES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
 _MS_PER_UNIT: Final = {"hours": 60 * 60 * 1000, "minutes": 60 * 1000}
 
@@ -260,7 +256,7 @@ def _base_name(key: str) -> str:
     prefixed = re.fullmatch(_LISTENER_SETTING, key)
     if prefixed is None:
         return key
-    return next((name for name in _OF_A_MECHANISM if prefixed[1].endswith(name)), prefixed[1])
+    return without_mechanism(prefixed[1])
 
 
 def _with_both_names(static: Mapping[str, str]) -> Mapping[str, str]:

@@ -99,7 +99,7 @@ The broker does not start with a setting that promises what it would not keep:
   certificates that cannot be used (a secured listener of the controller is not opened, so its settings pass);
 - SASL that [security.md](security.md) does not have: other mechanisms, Java classes, `security.inter.broker.protocol`
   other than `PLAINTEXT`;
-- `authorizer.class.name` other than Kafka's `StandardAuthorizer`, `config.providers`,
+- `authorizer.class.name` other than Kafka's `StandardAuthorizer`, `client.quota.callback.class`, `config.providers`,
   `remote.log.storage.system.enable=true`;
 - `process.roles` without `broker`, and with `broker` alone where no setting names the controllers;
 - names that Kafka has removed, `zookeeper.*` among them; the sentence says what to write instead.
@@ -156,6 +156,7 @@ def _without_effect() -> Iterator[str]:
 def _is_refused(name: str) -> bool:
     return name.startswith(("ssl.", "sasl.")) or name in (
         "security.inter.broker.protocol",
+        "client.quota.callback.class",
         "config.providers",
         "broker.id",
         "log.dir",

@@ -16,6 +16,10 @@ from config.errors import InvalidConfig, SettingsError
 from config.listeners import Listener
 
 LISTENER_PREFIX: Final = "listener.name."
+_OF_A_MECHANISM: Final = (
+    *("connections.max.reauth.ms", "sasl.jaas.config", "sasl.login.callback.handler.class", "sasl.login.class"),
+    "sasl.server.callback.handler.class",
+)
 LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
 """The settings of a single listener that have an effect here."""
 
@@ -42,6 +46,12 @@ def split_listener_key(key: str) -> tuple[str | None, str]:
     """The listener and the setting in ``listener.name.<name>.<setting>``; None and the name itself for any other."""
     name, separator, setting = key.removeprefix(LISTENER_PREFIX).partition(".")
     return (name, setting) if key.startswith(LISTENER_PREFIX) and separator else (None, key)
+
+
+def without_mechanism(setting: str) -> str:
+    """The setting in ``<mechanism>.<setting>``, a setting of a listener for one of its SASL mechanisms; any other name
+    itself."""
+    return next((name for name in _OF_A_MECHANISM if setting.endswith(name)), setting)
 
 
 def with_dynamic(static: BrokerSettings, default: Mapping[str, str], this_broker: Mapping[str, str]) -> DynamicSettings:

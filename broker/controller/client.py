@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.controller.topic_creation import NewTopic, TopicResult
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
     from broker.metadata.image.metadata_image import MetadataImage
+    from broker.request.context import RequestContext
     from broker.request.faults import Fault
     from broker.request.quota import MutationQuota
     from broker.security.acls.filters import AclFilter
@@ -53,11 +54,11 @@ class HeartbeatAnswer(NamedTuple):
 class AutoCreation(Protocol):
     """Creates topics that clients ask about, wherever the controller is."""
 
-    def auto_create(self, names: Iterable[str], mutations: MutationQuota | None = None) -> None:
+    def auto_create(self, names: Iterable[str], asked_by: RequestContext | None = None) -> None:
         """Create topics that a client asked about, with the broker's defaults; internal topics with their own settings.
 
         There is no answer: the client asks again. Names that no topic may have are passed over, and so are topics that
-        ``mutations``, the client's quota, does not admit.
+        the quota of the client does not admit. ``asked_by``: the request that is charged; None charges nobody.
         """
 
 

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from broker.controller.scram_credentials import CredentialResult, Deletion, Upsertion
     from broker.controller.topic_creation import NewTopic, TopicResult
     from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
+    from broker.request.context import RequestContext
     from broker.request.quota import MutationQuota
     from broker.security.acls.filters import AclFilter
 
@@ -354,12 +355,13 @@ class LocalController:
             chance=lambda below: int.from_bytes(self._ids.uuid()[8:], "big") % below,
         )
 
-    def auto_create(self, names: Iterable[str], mutations: MutationQuota | None = None) -> None:
+    def auto_create(self, names: Iterable[str], asked_by: RequestContext | None = None) -> None:
         from broker.controller.automatic_topics import automatic_topic
 
         missing = [name for name in dict.fromkeys(names) if name not in self.image.topics.by_name]
         wanted = [automatic_topic(name, self._settings) for name in missing]
         if wanted:
+            mutations = None if asked_by is None else asked_by.mutations(is_strict=True, is_told=False)
             # A metadata log without disk space has logged that itself.
             with suppress(DiskFull, TooManyOpenFiles):
                 self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals, mutations=mutations)

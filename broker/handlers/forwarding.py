@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from ipaddress import ip_address
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
 from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
-from broker.membership.forwarder import ClientRequest, Forwarder, ForwardingFailed, NotForwardable
+from broker.membership.forwarder import ForwardedClient, Forwarder, ForwardingFailed, NotForwardable
 from broker.request.context import RequestContext, TellsThrottleTime
 from protocol.errors import ErrorCode
-from protocol.headers import decode_response, encode_request
+from protocol.headers import decode_response, encode_request, frame_response
 from protocol.messages import (
     acls,
     client_quotas,
@@ -30,7 +29,7 @@ from protocol.messages import (
     topics,
 )
 from protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
-from protocol.records.principal import DefaultPrincipalData
+from protocol.primitives import received
 from protocol.schema import describe, response_class
 
 log = logging.getLogger(__name__)
@@ -61,8 +60,13 @@ class ForwardingHandler:
 
         def answered(response: bytes) -> None:
             answer = decode_response(kind, version, response)[1]
-            if isinstance(answer, TellsThrottleTime) and answer.throttle_time_ms > 0:
-                context.throttle(answer.throttle_time_ms)  # the controller has charged the client
+            charged_ms = context.charge()  # as in Kafka: this broker's time here, everything else by the controller
+            if isinstance(answer, TellsThrottleTime):
+                if answer.throttle_time_ms > 0:
+                    context.throttle(answer.throttle_time_ms)
+                if charged_ms > answer.throttle_time_ms:
+                    answer.throttle_time_ms = charged_ms
+                    response = b"".join(map(received, frame_response(context.correlation_id, answer, version)))[4:]
             context.count_errors(answer)
             context.slot.fill((_SIZE.pack(len(response)), response))
 
@@ -109,9 +113,7 @@ class ForwardingHandler:
     async def _exchange(
         self, frame: bytes, request: object, context: RequestContext, answered: Callable[[bytes], None]
     ) -> None:
-        kind, _, name = context.session.principal.partition(":")
-        principal = DefaultPrincipalData(type=kind, name=name, token_authenticated=context.session.is_by_token)
-        client = ClientRequest(frame, principal, ip_address(context.peer.host.partition("%")[0]).packed)
+        client = ForwardedClient.of(context).request(frame)
         try:
             answered(await self._forwarder.forward(client))
         except NotForwardable as error:

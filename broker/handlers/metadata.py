@@ -150,7 +150,7 @@ class MetadataHandler:
         }
         allowed = [name for name in missing if name != CLUSTER_METADATA and name not in forbidden]
         if allowed:
-            self._auto_creation.auto_create(allowed, context.mutations(is_strict=True))
+            self._auto_creation.auto_create(allowed, context)
         return forbidden
 
 

@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.logs.cleaner import LogCleaner
@@ -18,6 +19,7 @@ from broker.replication.log_start_checkpoints import Failures, LogStartCheckpoin
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.clock import Clock, Ids
+from broker.runtime.rate import SimpleRate
 from broker.runtime.worker_thread import MakeWorker, WorkerThread
 from storage.errors import DiskFull, FilesRemoved, LogDirFailed, StorageError, TooManyOpenFiles
 from storage.future_logs import FutureLog
@@ -39,9 +41,6 @@ FOLLOWING_MS: Final = 5
 
 LONGEST_FLUSH_MS: Final = 500
 """How long appends wait for a flush under way, before the exchange of the log is put off."""
-
-LONGEST_PAUSE_MS: Final = 11_000
-"""The longest pause for the sake of a quota: in Kafka a chunk is forgotten when the window of 11 s has passed."""
 
 
 class FlushLate(StorageError):
@@ -103,6 +102,7 @@ class ReplicaMoves:
         directory_id: Callable[[LogDir], bytes | None],
         assign: AssignDirectory | None,
         max_bytes_per_second: Callable[[], int],
+        rate: SimpleRate,
     ) -> None:
         """
         Args:
@@ -112,6 +112,7 @@ class ReplicaMoves:
             directory_id: the id of a directory at the controller, None if it has none.
             assign: None where the metadata does not name directories.
             max_bytes_per_second: `replica.alter.log.dirs.io.max.bytes.per.second`, of all moves together.
+            rate: how that is measured.
         """
         self._clock = clock
         self._ids = ids
@@ -127,13 +128,12 @@ class ReplicaMoves:
         self._directory_id = directory_id
         self._assign = assign
         self._max_bytes_per_second = max_bytes_per_second
+        self._rate = rate
         self._moves: dict[TopicPartition, Move] = {}
         self._queue: deque[Move] = deque()
         self._is_wanted = asyncio.Event()
         self._has_ended = False
         self._pauses: set[asyncio.Event] = set()
-        self._may_copy_ms = 0
-        """The monotonic time from which on the quota admits more bytes."""
         self._after_exchange: dict[TopicPartition, Callable[[], None]] = {}
         """What waits until the renames of a partition's directories are over."""
         self.failed: set[TopicPartition] = set()
@@ -292,7 +292,7 @@ class ReplicaMoves:
                 await self._heed_quota(move)
                 copied = await copying.copy_some()
                 if copied:
-                    self._count(copied)
+                    self._rate.record(copied, self._clock.monotonic_ms())
                 elif not self._is_wanted_still(move):
                     break
                 elif self._may_be_exchanged(move):
@@ -425,15 +425,15 @@ class ReplicaMoves:
 
     # Waiting ----------------------------------------------------------------------------------------------------------
 
-    def _count(self, copied: int) -> None:
-        """So many bytes were copied: the quota admits more of them some time later."""
-        pause_ms = min(copied * 1000 // max(self._max_bytes_per_second(), 1), LONGEST_PAUSE_MS)
-        self._may_copy_ms = max(self._may_copy_ms, self._clock.monotonic_ms()) + pause_ms
-
     async def _heed_quota(self, move: Move) -> None:
         """Wait until the quota admits more bytes, or the move is over."""
-        while self._clock.monotonic_ms() < self._may_copy_ms and self._is_wanted_still(move):
-            await self._pause(min(self._may_copy_ms - self._clock.monotonic_ms(), RETRY_MS))
+        while (pause_ms := self._quota_pause_ms()) and self._is_wanted_still(move):
+            await self._pause(pause_ms)
+
+    def _quota_pause_ms(self) -> int:
+        """For how long nothing is copied now, `RETRY_MS` at most: the quota may change meanwhile."""
+        most = max(self._max_bytes_per_second(), 1)
+        return ceil(min(self._rate.throttle_ms(most, self._clock.monotonic_ms()), RETRY_MS))
 
     async def _pause(self, pause_ms: int) -> None:
         """Wait, or until `end`."""

@@ -9,17 +9,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from broker.membership.controller_channel import ControllerChannel
-from broker.membership.forwarder import ClientRequest, Forwarder, ForwardingFailed, NotForwardable
+from broker.membership.forwarder import ForwardedClient, Forwarder, ForwardingFailed, NotForwardable
 from broker.metadata.internal_topics import InternalTopic
 from broker.peers.backoff import Backoff
 from broker.peers.waiting import pause_until
+from broker.request.context import RequestContext
+from broker.request.session import ANONYMOUS
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode, described
 from protocol.headers import decode_response, encode_request
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
-from protocol.records.principal import DefaultPrincipalData
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +34,7 @@ CREATE_TOPICS_VERSION: Final = 7
 CREATION_TIMEOUT_MS: Final = 30_000
 BROKER_DEFAULT: Final = -1
 
-_LOOPBACK: Final = bytes((127, 0, 0, 1))
-_BROKER: Final = DefaultPrincipalData(type="User", name="ANONYMOUS")
+_LOOPBACK: Final = "127.0.0.1"
 
 _SETTLED: Final = {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """What ends the assignment of a replica: the controller has it, or the replica is gone."""
@@ -61,12 +61,14 @@ class BrokerRequests:
         self._channel = channel
         self._forwarder = forwarder
         self._node_id = node_id
+        self._itself = ForwardedClient(ANONYMOUS, _LOOPBACK, str(node_id))
         self._broker_epoch = broker_epoch
         self._internal_topic = internal_topic
         self._clock = clock
         self._backoff = backoff
         self._wanted_blocks: list[Callable[[range], None]] = []
-        self._new_topics: dict[str, None] = {}
+        self._new_topics: dict[str, ForwardedClient] = {}
+        """By name, in whose name they are created."""
         self._places: dict[tuple[bytes, int], bytes] = {}
         """The log directory of each replica that the controllers are to know, by topic id and partition."""
         self._when_assigned: dict[tuple[bytes, int], Callable[[], None]] = {}
@@ -80,12 +82,13 @@ class BrokerRequests:
         self._wanted_blocks.append(then)
         self._is_wanted.set()
 
-    def auto_create(self, names: Iterable[str], mutations: object = None) -> None:
-        """Create topics that a client asked about; there is no answer, the client asks again. They are charged to this
-        broker, not to ``mutations`` of the client."""
+    def auto_create(self, names: Iterable[str], asked_by: RequestContext | None = None) -> None:
+        """Create topics that a client asked about; there is no answer, the client asks again. They are created in the
+        client's name, as in Kafka, so that the controllers charge the client, or in this broker's own."""
+        client = self._itself if asked_by is None else ForwardedClient.of(asked_by)
         for name in names:
             if len(self._new_topics) < MOST_NEW_TOPICS:
-                self._new_topics[name] = None
+                self._new_topics.setdefault(name, client)
         self._is_wanted.set()
 
     def assign_directory(
@@ -123,8 +126,9 @@ class BrokerRequests:
         """Ask for everything that is wanted. False if something is to be asked again."""
         if self._wanted_blocks and not await self._allocate():
             return False
-        if self._new_topics:
-            await self._create(list(self._new_topics))
+        while self._new_topics:
+            client = next(iter(self._new_topics.values()))
+            await self._create(client, [name for name, wanted_by in self._new_topics.items() if wanted_by == client])
         return not self._places or await self._assign()
 
     async def _allocate(self) -> bool:
@@ -139,12 +143,13 @@ class BrokerRequests:
         self._wanted_blocks.pop(0)(range(first, first + answer.producer_id_len))
         return not self._wanted_blocks or await self._allocate()
 
-    async def _create(self, names: Sequence[str]) -> None:
+    async def _create(self, client: ForwardedClient, names: Sequence[str]) -> None:
         request = CreateTopicsRequest(topics=[self._wish(name) for name in names], timeout_ms=CREATION_TIMEOUT_MS)
-        frame = encode_request(0, str(self._node_id), request, CREATE_TOPICS_VERSION)[4:]
+        frame = encode_request(0, client.client_id, request, CREATE_TOPICS_VERSION)[4:]
         try:
-            response = await self._forwarder.forward(ClientRequest(frame, _BROKER, _LOOPBACK))
+            response = await self._forwarder.forward(client.request(frame))
         except (ForwardingFailed, NotForwardable) as error:
+            names = list(self._new_topics)  # the others would wait as long for nothing
             log.warning("%d topics were not created, the first is %s: %s", len(names), names[0], error)
         else:
             _, answer = decode_response(CreateTopicsResponse, CREATE_TOPICS_VERSION, response)

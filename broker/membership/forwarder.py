@@ -1,10 +1,14 @@
 """Forwarder: hands clients' requests to the controllers' leader, and their answers back (KIP-590)."""
 
+from __future__ import annotations
+
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from broker.membership.controller_channel import ControllerChannel
 from broker.peers.backoff import Backoff
 from broker.peers.waiting import pause_until
+from broker.request.context import RequestContext
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -35,6 +39,28 @@ class ClientRequest(NamedTuple):
     principal: DefaultPrincipalData
     address: bytes
     """The client's address: 4 bytes, or 16."""
+
+
+class ForwardedClient(NamedTuple):
+    """In whose name a request is forwarded."""
+
+    principal: str
+    """In Kafka's form: type and name."""
+    host: str
+    client_id: str
+    is_by_token: bool = False
+
+    @classmethod
+    def of(cls, context: RequestContext) -> ForwardedClient:
+        """The client of a request."""
+        session = context.session
+        return cls(session.principal, context.peer.host, context.client_id, session.is_by_token)
+
+    def request(self, frame: bytes) -> ClientRequest:
+        """A request of the client: ``frame`` with its header, without its size."""
+        kind, _, name = self.principal.partition(":")
+        principal = DefaultPrincipalData(type=kind, name=name, token_authenticated=self.is_by_token)
+        return ClientRequest(frame, principal, ip_address(self.host.partition("%")[0]).packed)
 
 
 class Forwarder:

@@ -142,7 +142,7 @@ class RequestContext:
 
     def respond(self, answer: object) -> None:
         """Fill the slot with ``answer``, encoded in the request's version."""
-        throttle_time_ms = 0 if self.quota is None else self._charge(self.quota)
+        throttle_time_ms = self.charge()
         throttle_time_ms = throttle_time_ms or self.session.throttle_time_ms
         if throttle_time_ms and isinstance(answer, TellsThrottleTime):
             answer.throttle_time_ms = throttle_time_ms
@@ -156,13 +156,13 @@ class RequestContext:
             self.slot.kind.api.throttle.record(throttle_time_ms)
         self.slot.throttle(throttle_time_ms)
 
-    def mutations(self, *, is_strict: bool) -> MutationQuota | None:
-        """The quota of changes of topics; None where nothing limits the client."""
-        return None if self.quota is None else self.quota.mutations(is_strict=is_strict)
+    def mutations(self, *, is_strict: bool, is_told: bool = True) -> MutationQuota | None:
+        """The quota of changes of topics, as `RequestQuota.mutations`; None where nothing limits the client."""
+        return None if self.quota is None else self.quota.mutations(is_strict=is_strict, is_told=is_told)
 
-    def _charge(self, quota: RequestQuota, *, is_answered: bool = True) -> int:
-        """Charge the client, and return for how long it is throttled."""
-        throttle_time_ms = quota.settle(is_answered=is_answered)
+    def charge(self, *, is_answered: bool = True) -> int:
+        """Charge the client for the request, and return for how long the client is throttled. `respond` does it."""
+        throttle_time_ms = 0 if self.quota is None else self.quota.settle(is_answered=is_answered)
         if throttle_time_ms:
             self.throttle(throttle_time_ms)
         return throttle_time_ms
@@ -184,8 +184,7 @@ class RequestContext:
 
     def respond_nothing(self) -> None:
         """The client expects no answer (acks=0)."""
-        if self.quota is not None:
-            self._charge(self.quota, is_answered=False)
+        self.charge(is_answered=False)
         self.slot.fill(NOTHING)
 
     def close_connection(self, reason: str) -> None:

@@ -39,9 +39,9 @@ class RequestQuota(Protocol):
     def admits_fetch(self, size: int) -> bool:
         """Charge a Fetch, whose answer has ``size`` bytes. False: the client is throttled, and gets no records."""
 
-    def mutations(self, *, is_strict: bool) -> MutationQuota | None:
+    def mutations(self, *, is_strict: bool, is_told: bool) -> MutationQuota | None:
         """The quota of changes of topics, if the client has one. Where it is not strict, the changes are carried out,
-        and the client is throttled afterwards."""
+        and the client is throttled afterwards. Where it ``is_told``, the answer to the request says for how long."""
 
     def settle(self, *, is_answered: bool) -> int:
         """Charge the request, if that has not been done, and return for how many milliseconds its client is throttled.

@@ -34,6 +34,7 @@ from broker.replication.partition import ALONE
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from broker.runtime.purgatory import Purgatory
+from broker.runtime.rate import SimpleRate
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown
 from broker.server.cluster_opening import ClusterOpening
@@ -293,6 +294,10 @@ class Startup:
             if controller is None
             else controller.assign_directory,
             max_bytes_per_second=lambda: copied_bytes_per_second(configs.broker_texts()),
+            rate=SimpleRate(
+                windows=settings.alter_log_dirs_replication_quota_window_num,
+                window_ms=settings.alter_log_dirs_replication_quota_window_size_seconds * 1_000,
+            ),
         )
         return moves
 

@@ -80,12 +80,14 @@ class ClientRequestQuota:
             sensor.meter.record(-size, now_ms)  # the records are not sent
         return not self._throttle_time_ms
 
-    def mutations(self, *, is_strict: bool) -> ClientMutationQuota | None:
+    def mutations(self, *, is_strict: bool, is_told: bool) -> ClientMutationQuota | None:
         limit = self._limits.mutations
         if limit is None:
             return None
-        self._mutations = ClientMutationQuota(self._quotas, limit, is_strict=is_strict)
-        return self._mutations
+        mutations = ClientMutationQuota(self._quotas, limit, is_strict=is_strict)
+        if is_told:
+            self._mutations = mutations
+        return mutations
 
     def settle(self, *, is_answered: bool) -> int:
         if self._throttle_time_ms is None:

@@ -21,6 +21,7 @@ from protocol.schema import describe
 from tests.parity.brokers import FEATURES_OFF
 from tests.parity.connection import Connection
 from tests.parity.exchange import Exchange
+from tests.parity.scripts.alter_configs import BROKER, DELETE, SET, change
 from tests.support.scram_client import ScramClient
 from tests.support.tokens import first_message, unsigned
 
@@ -84,6 +85,7 @@ def run(exchange: Exchange) -> None:
     tokens_of_oauthbearer(exchange)
     behind_the_last_token(exchange)
     again(exchange)
+    settings_of_a_running_broker(exchange)
     exchange.hold_time()
     again_at_once(exchange)
     when_the_session_is_over(exchange)
@@ -357,6 +359,39 @@ def again(exchange: Exchange) -> None:
     exchange.ask("again by bare tokens", handshake(), 0, over=over)
     exchange.send_bytes("again by bare tokens", framed(ALICE), api=36, over=over)
     then(exchange, "again by bare tokens", over)
+
+
+def settings_of_a_running_broker(exchange: Exchange) -> None:
+    """What of SASL may be changed, and whether it counts for the listener that there is."""
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="other";'
+    for name, value in (
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("sasl.jaas.config", jaas),
+        ("plain.sasl.jaas.config", jaas),
+        ("connections.max.reauth.ms", "5000"),
+        ("sasl.server.max.receive.size", "100"),
+        ("listener.name.sasl.sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.sasl.sasl.jaas.config", jaas),
+        ("listener.name.sasl.plain.sasl.jaas.config", jaas),
+        ("listener.name.sasl.connections.max.reauth.ms", "5000"),
+        ("listener.name.sasl.plain.connections.max.reauth.ms", "5000"),
+        ("listener.name.sasl.plain.connections.max.reauth.ms", "3600000"),
+        ("listener.name.sasl.plain.connections.max.reauth.ms", "x"),
+        ("listener.name.sasl.sasl.server.max.receive.size", "100"),
+        ("listener.name.sasl.plain.sasl.server.callback.handler.class", "x"),
+        ("listener.name.sasl.principal.builder.class", "x"),
+        ("listener.name.nope.sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.nope.plain.sasl.jaas.config", jaas),
+    ):
+        set_to = f"{name}={value.partition(' ')[0]}"
+        for what, broker in (("all brokers", ""), ("a broker", "1")):
+            request = change((BROKER, broker, [(name, SET, value)]))
+            answer = exchange.ask(f"{set_to} of {what}", request, 1)
+            if answer is not None and not answer.responses[0].error_code:
+                exchange.create_topic(f"after-{len(exchange.answered)}")  # a broker that knows it knows the change
+                over = shaken(exchange)
+                exchange.ask(f"{set_to} of {what}: then", token(ALICE), 2, over=over)
+                exchange.ask(None, change((BROKER, broker, [(name, DELETE, None)])), 1)
 
 
 def again_at_once(exchange: Exchange) -> None:

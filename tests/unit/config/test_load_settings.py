@@ -384,6 +384,12 @@ def test_every_default_is_among_the_values_allowed() -> None:
             "nothing",
         ),
         (
+            "client.quota.callback.class",
+            "x.Y",
+            "client.quota.callback.class is 'x.Y', but this broker cannot load classes of Java: leave it out, quotas "
+            "are those that kafka-configs sets",
+        ),
+        (
             "config.providers",
             "file",
             "config.providers is 'file', but values are not looked up elsewhere: write them into the file or "

@@ -179,6 +179,25 @@ def test_a_move_is_told_of_while_it_goes_on(broker: InProcessBroker) -> None:
     assert broker.log("orders").log_end_offset == 11
 
 
+def test_the_rate_of_moves_is_taken_over_the_windows_that_are_set(tmp_path: Path) -> None:
+    with running_broker(
+        tmp_path / "one",
+        log_dirs=f"{tmp_path / 'one'},{tmp_path / 'two'}",
+        alter_log_dirs_replication_quota_window_num=2,
+        alter_log_dirs_replication_quota_window_size_seconds=3,
+    ) as broker:
+        broker.create_topic("orders")
+        for _ in range(10):
+            broker.produce("orders", LARGE)
+        half_way(broker)
+        for _ in range(5):
+            broker.advance(1_000)
+        broker.advance(999)
+        assert described(broker)["two"] == [(7, True)]
+        broker.advance(1)
+        broker.wait_until(lambda: described(broker)["two"] == [(4, True)])
+
+
 def test_a_move_elsewhere_ends_the_one_before(broker: InProcessBroker) -> None:
     broker.create_topic("orders")
     for _ in range(10):

@@ -46,3 +46,36 @@ def test_a_client_of_a_member_is_charged_once_and_throttled_there(
     client.send(MetadataRequest(topics=[]), 12, "slow")
     assert client.has_no_answer()
     assert member.connect().ask(MetadataRequest(topics=[]), 12, "other").throttle_time_ms == 0
+
+
+@pytest.mark.settings(
+    listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", controller_listener_names="CONTROLLER"
+)
+def test_a_topic_that_is_created_because_a_client_of_a_member_asks_is_a_change_of_that_client(
+    broker: InProcessBroker, member: InProcessBroker
+) -> None:
+    limit(broker, {"client-id": "slow"}, controller_mutation_rate=0.1)
+
+    def ask(name: str, client_id: str) -> int:
+        asked = MetadataRequest(topics=[MetadataRequest.Topic(name=name)], allow_auto_topic_creation=True)
+        throttle_time_ms: int = member.connect().ask(asked, 12, client_id).throttle_time_ms
+        return throttle_time_ms
+
+    for name in ("first", "second"):
+        assert ask(name, "slow") == 0
+        member.wait_until(lambda name=name: name in member.topics())
+    refused = member.connect().ask(created("third"), 7, "slow")
+    assert refused.topics[0].error_code == E.THROTTLING_QUOTA_EXCEEDED, "two were taken of one and a tenth"
+    assert ask("third", "slow") == ask("fourth", "other") == 0
+    member.wait_until(lambda: "fourth" in member.topics())
+    assert member.topics() == {"first", "second", "fourth"}
+
+
+@pytest.mark.settings(
+    listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", controller_listener_names="CONTROLLER"
+)
+def test_the_time_of_a_forwarded_request_is_charged_by_both(broker: InProcessBroker, member: InProcessBroker) -> None:
+    limit(broker, {"client-id": "slow"}, request_percentage=1e-9)
+    quotas = [one.server.metric_sources.client_quotas for one in (broker, member)]
+    assert member.connect().ask(created("first"), 7, "slow").throttle_time_ms == 1_000
+    assert [None if of_one is None else len(of_one.time.sensors) for of_one in quotas] == [1, 1]
