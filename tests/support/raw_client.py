@@ -41,6 +41,10 @@ class RawClient:
         self._asked.append((self._correlation_id, request, version))
         self._socket.sendall(encode_request(self._correlation_id, self._client_id, request, version))
 
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes that may be no request."""
+        self._socket.sendall(data)
+
     def receive(self) -> Any:
         """The answer to the oldest unanswered request."""
         asked_id, request, version = self._asked.popleft()
