@@ -125,6 +125,8 @@ class BrokerHost:
         self._server = BrokerServer(
             self._settings.replace(log_dirs=(str(self.data_directory),), metadata_log_dir=None),
             clock=TellingClock(self.clock, self.happenings.tell),
+            # A client that closes waits for its last fetch, so that fetches wait by a clock that goes on.
+            fetch_clock=TellingClock(self._make_clock_that_goes(), self.happenings.tell),
             worker=self.happenings.worker,
             around_requests=self._wrapped,
             files=TestFiles(self.goes_wrong),
@@ -158,7 +160,10 @@ class BrokerHost:
         loop = asyncio.get_running_loop()
         if self._settings.ottla_clock == MANUAL:
             return ManualClock(now_ms=int(self._wall_seconds() * 1000), monotonic_ms=int(loop.time() * 1000))
-        return LoopClock(loop, self._wall_seconds)
+        return self._make_clock_that_goes()
+
+    def _make_clock_that_goes(self) -> LoopClock:
+        return LoopClock(asyncio.get_running_loop(), self._wall_seconds)
 
     def _bind(self, host: str, port: int, options: SocketOptions) -> socket.socket:
         """A socket of this address: the second broker gets what the first one had. Raises `OSError`."""

@@ -30,13 +30,17 @@ class Services:
         files: FileSystem | None,
         ids: Ids | None,
         worker: MakeThread = WorkerThread,
+        fetch_clock: Clock | None = None,
     ) -> None:
-        """An argument that is None stands for the system's own; ``worker`` makes all worker threads."""
+        """An argument that is None stands for the system's own; ``worker`` makes all worker threads. ``fetch_clock`` is
+        the one by which fetches wait, if it is another than ``clock``."""
         self.loop = loop
         self.clock = clock or LoopClock(loop, time.time)
         self.files = files or FileSystem()
         self.ids = ids or SystemIds(os.urandom)
         self.wheel = TimingWheel(self.clock)
+        self.fetch_wheel = self.wheel if fetch_clock is None else TimingWheel(fetch_clock)
+        """The timers of fetches that wait for records."""
         self.scheduler = Scheduler(self.wheel)
         self.slices = TimeSlices(loop.call_soon)
         self._make_thread = worker

@@ -72,6 +72,7 @@ class BrokerServer:
         settings: BrokerSettings,
         *,
         clock: Clock | None = None,
+        fetch_clock: Clock | None = None,
         files: FileSystem | None = None,
         ids: Ids | None = None,
         worker: MakeThread = WorkerThread,
@@ -81,7 +82,8 @@ class BrokerServer:
         first_records: Sequence[Record] = (),
         around_requests: Callable[[Handle], Handle] | None = None,
     ) -> None:
-        """``worker`` makes all worker threads, ``bind`` the listening sockets; ``connector`` connects to other nodes.
+        """``fetch_clock`` is the clock by which fetches wait, if it is another than ``clock``. ``worker`` makes all
+        worker threads, ``bind`` the listening sockets; ``connector`` connects to other nodes.
         ``most_open_files``: how many files of segments may be open at a time. ``first_records``: what a cluster that
         is made by this start has beside its features. ``around_requests`` wraps what serves one request."""
         self._around_requests = around_requests
@@ -96,7 +98,7 @@ class BrokerServer:
         self._has_served = False
         """Whether the logs were used, so that a stop in order closes them in order."""
         self.services = services = Services(
-            asyncio.get_running_loop(), clock=clock, files=files, ids=ids, worker=worker
+            asyncio.get_running_loop(), clock=clock, files=files, ids=ids, worker=worker, fetch_clock=fetch_clock
         )
         self.log_dirs = LogDirs(services.files, settings, first_records)
         self.registry = Registry()

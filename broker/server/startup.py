@@ -233,7 +233,9 @@ class Startup:
             call_soon=services.loop.call_soon,
             flusher_of=lambda partition: services.flushers.of(partition.log_dir.path),
             produce_purgatory=Purgatory(wheel, purge_interval=settings.producer_purgatory_purge_interval_requests),
-            fetch_purgatory=Purgatory(wheel, purge_interval=settings.fetch_purgatory_purge_interval_requests),
+            fetch_purgatory=Purgatory(
+                services.fetch_wheel, purge_interval=settings.fetch_purgatory_purge_interval_requests
+            ),
             delete_records_purgatory=Purgatory(
                 wheel, purge_interval=settings.delete_records_purgatory_purge_interval_requests
             ),

@@ -18,7 +18,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from dev.broker_process import REPOSITORY
 from dev.waiting import until
 from ottla.testing import Broker, BrokerError, NotInTime
+from protocol.messages.fetch import FetchRequest
 from tests.support.clients import Client, Record, connect, values
+from tests.support.raw_client import RawClient
 
 
 def produce(kafka: Broker, topic: str, *sent: bytes) -> None:
@@ -96,6 +98,17 @@ def test_time_passes_when_the_test_says_so(kafka_broker: Broker) -> None:
     kafka_broker.advance(days=7)
     assert kafka_broker.records("orders") == []
     assert kafka_broker.now_ms() - began_ms == timedelta(days=7, seconds=59) // timedelta(milliseconds=1)
+
+
+@pytest.mark.kafka(settings={"ottla.clock": "manual"}, topics=["orders"])
+def test_a_fetch_waits_by_the_time_that_passes(kafka_broker: Broker) -> None:
+    topic = FetchRequest.Topic(
+        topic="orders",
+        partitions=[FetchRequest.Topic.Partition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)],
+    )
+    with RawClient(kafka_broker.bootstrap_servers) as client:
+        [answered] = client.ask(FetchRequest(max_wait_ms=50, min_bytes=1, topics=[topic]), 11).responses
+    assert answered.partitions[0].high_watermark == 0
 
 
 @pytest.mark.kafka(topics={"table": {"configs": {"cleanup.policy": "compact"}}})
