@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from broker.controller.local_controller import LocalController
     from broker.coordinators.group_coordinator import GroupCoordinator
+    from broker.coordinators.share_coordinator import ShareCoordinator
     from broker.coordinators.transaction_coordinator import TransactionCoordinator
     from broker.dispatch.handler_pool import HandlerPool
     from broker.dispatch.registry import Registry
@@ -70,6 +71,7 @@ class MetricSources:
     """What the connections to other nodes count, by Kafka's name of their purpose; those of fetchers are not here."""
     group_coordinator: "GroupCoordinator | None" = None
     transaction_coordinator: "TransactionCoordinator | None" = None
+    share_coordinator: "ShareCoordinator | None" = None
     log_cleaner: "LogCleaner | None" = None
     replica_moves: "ReplicaMoves | None" = None
     retention_hold: "RetentionHold | None" = None

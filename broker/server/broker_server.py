@@ -311,6 +311,7 @@ class BrokerServer:
             producer_ids=components.producer_ids,
             group_coordinators=components.group_coordinator.groups,
             transaction_coordinator=components.transaction_coordinator,
+            share_coordinator=components.share_coordinator,
             verifier=components.verifier,
             marker_appender=components.marker_appender,
             worker=self.services.housekeeper,
@@ -336,6 +337,8 @@ class BrokerServer:
             *([] if components.metadata_log is None else [components.metadata_log.stats.rotate]),
             components.group_coordinator.groups.load_times.rotate,
             components.transaction_coordinator.transactions.load_times.rotate,
+            components.share_coordinator.shares.load_times.rotate,
+            components.share_coordinator.stats.write_times.rotate,
             components.transaction_coordinator.stats.verification.times.rotate,
             self.services.flushers.rotate,
         )
@@ -364,6 +367,7 @@ class BrokerServer:
                 # Groups first: markers of transactions that were being ended may be for their partitions.
                 components.group_coordinator.start()
                 components.transaction_coordinator.start()
+                components.share_coordinator.start()
                 await self.lifecycle.unfence()
                 if not self.shutdown.asked.is_set():
                     self._is_ready.set()
@@ -411,6 +415,8 @@ class BrokerServer:
         self.socket_server.stop_reading()
         if components.controller_listener is not None:
             components.controller_listener.stop()
+        components.share_persister.stop()
+        components.share_coordinator.stop()
         components.transaction_coordinator.stop()
         components.group_coordinator.stop()
         components.replicas.end_waiting()
@@ -431,6 +437,8 @@ class BrokerServer:
         served = self._components if self._has_served else None
         try:
             if self._components is not None:
+                self._components.share_persister.stop()
+                self._components.share_coordinator.stop()
                 self._components.transaction_coordinator.stop()
                 self._components.group_coordinator.stop()
             if self._startup is not None and self._startup.replication is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.controller.client import AutoCreation, ControllerClient
 from broker.coordinators.group_coordinator import Groups
 from broker.coordinators.marker_appender import MarkerAppender
+from broker.coordinators.share_coordinator import ShareCoordinator
 from broker.coordinators.transaction.verification import PartitionVerifier
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.fetch.executor import FetchExecutor
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from broker.handlers.registrations import RegistrationsHandler
     from broker.handlers.sasl import SaslHandler
     from broker.handlers.scram_credentials import ScramCredentialsHandler
+    from broker.handlers.share_group_state import ShareGroupStateHandler
     from broker.handlers.topic_partitions import TopicPartitionsHandler
     from broker.handlers.topics import TopicsHandler
     from broker.handlers.transaction_listings import TransactionListingsHandler
@@ -100,6 +102,7 @@ class Handlers:
     producer_ids: ProducerIds
     group_coordinators: Groups
     transaction_coordinator: TransactionCoordinator
+    share_coordinator: ShareCoordinator
     verifier: PartitionVerifier
     marker_appender: MarkerAppender
     worker: WorkerThread
@@ -354,6 +357,12 @@ class Handlers:
         from broker.handlers.registrations import RegistrationsHandler
 
         return RegistrationsHandler(self.controller)
+
+    @cached_property
+    def share_group_state(self) -> "ShareGroupStateHandler":
+        from broker.handlers.share_group_state import ShareGroupStateHandler
+
+        return ShareGroupStateHandler(self.share_coordinator)
 
     @cached_property
     def sasl(self) -> "SaslHandler":

@@ -107,7 +107,9 @@ class GroupShard:
 
     # Replay -----------------------------------------------------------------------------------------------------------
 
-    def replay(self, record: GroupRecord | UnknownRecord, *, producer_id: int = NO_PRODUCER_ID) -> None:
+    def replay(
+        self, record: GroupRecord | UnknownRecord, *, producer_id: int = NO_PRODUCER_ID, offset: int = -1
+    ) -> None:
         """Apply a record of the log; ``producer_id`` if its batch is part of a transaction."""
         self.image.replay(record, producer_id)
         if isinstance(record, UnknownRecord):
