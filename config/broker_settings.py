@@ -238,6 +238,15 @@ class BrokerSettings(Settings):
     )
     share_coordinator_state_topic_segment_bytes: int = setting(ConfigType.INT, "104857600", "[1,...]")
 
+    # Share groups: records in flight, dead letter queues
+    group_share_delivery_count_limit: int = setting(ConfigType.INT, "5", "[2,...,10]")
+    group_share_record_lock_duration_ms: int = setting(ConfigType.INT, "30000", "[1000,...,3600000]")
+    group_share_partition_max_record_locks: int = setting(ConfigType.INT, "2000", "[100,...,10000]")
+    group_share_max_share_sessions: int = setting(ConfigType.INT, "2000", "[1,...]")
+    share_fetch_purgatory_purge_interval_requests: int = setting(ConfigType.INT, "1000")
+    errors_deadletterqueue_auto_create_topics_enable: bool = setting(ConfigType.BOOLEAN, "false")
+    errors_deadletterqueue_topic_name_prefix: str = setting(ConfigType.STRING, "dlq.")
+
     # The metadata log
     metadata_log_dir: str | None = setting(ConfigType.STRING, None)
     metadata_log_segment_bytes: int = setting(ConfigType.INT, "1073741824", "[8388608,...]")

@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from broker.replication.throttles import ReplicationThrottles
     from broker.request.channel import RequestChannel
     from broker.runtime.clock import Clock
+    from broker.runtime.purgatory import Purgatory
     from broker.runtime.worker_thread import FlusherStats
     from broker.security.acls.standard_authorizer import StandardAuthorizer
     from broker.security.quotas.usage import QuotaUsage
+    from broker.share.sessions import ShareSessions
+    from broker.share.share_partitions import SharePartitions
     from config.broker_settings import BrokerSettings
     from storage.log_manager import LogManager
 
@@ -79,6 +82,10 @@ class MetricSources:
     """Gives when the certificate of each listener expires, as Unix time; None where no listener has TLS."""
     client_quotas: "QuotaUsage | None" = None
     """None while the cluster has no quota of clients."""
+    share_fetch_purgatory: "Purgatory | None" = None
+    share_partitions: "SharePartitions | None" = None
+    """None while no share group has asked for records here."""
+    share_sessions: "ShareSessions | None" = None
     replication_throttles: "ReplicationThrottles | None" = None
     """None where there are no other brokers."""
     on_period: list[Callable[[], None]] = field(default_factory=list)

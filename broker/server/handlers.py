@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from broker.handlers.registrations import RegistrationsHandler
     from broker.handlers.sasl import SaslHandler
     from broker.handlers.scram_credentials import ScramCredentialsHandler
+    from broker.handlers.share_fetch import ShareFetchHandler
     from broker.handlers.share_group_state import ShareGroupStateHandler
     from broker.handlers.topic_partitions import TopicPartitionsHandler
     from broker.handlers.topics import TopicsHandler
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from broker.handlers.transactions import TransactionsHandler
     from broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
     from broker.membership.cluster_membership import ClusterMembership
+    from broker.server.share_groups import ShareGroups
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -107,6 +109,8 @@ class Handlers:
     marker_appender: MarkerAppender
     worker: WorkerThread
     """Runs what takes long and needs nothing of the loop."""
+    share_groups: "ShareGroups"
+    """The share partitions and share sessions, made at the first request."""
     has_authorizer: bool = False
     """Whether ACLs have an effect."""
     elect: "Elect | None" = None
@@ -375,6 +379,21 @@ class Handlers:
         from broker.handlers.scram_credentials import ScramCredentialsHandler
 
         return ScramCredentialsHandler(self.controller, self.metadata_cache)
+
+    @cached_property
+    def share_fetch(self) -> "ShareFetchHandler":
+        from broker.handlers.share_fetch import ShareFetchHandler
+
+        groups = self.share_groups
+        return ShareFetchHandler(
+            groups.partitions,
+            groups.sessions,
+            groups.configs,
+            self.metadata_cache,
+            self.partitions,
+            groups.wheel,
+            fetch_max_bytes=self.settings.fetch_max_bytes,
+        )
 
     @cached_property
     def transactions(self) -> "TransactionsHandler":
