@@ -14,7 +14,9 @@ from broker.coordinators.share.persister import (
 )
 from broker.metadata.image.features import FeaturesImage
 from broker.share.group_configs import SHARE_VERSION
+from config.resources import ConfigResource
 from protocol.errors import ErrorCode
+from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.share_fetch import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -130,6 +132,17 @@ def enable_share_groups(broker: InProcessBroker, level: int = 2) -> InMemoryPers
     levels = {**metadata.image.features.levels, SHARE_VERSION: level}
     metadata.image = replace(metadata.image, features=FeaturesImage(levels))
     return persister
+
+
+def alter_group_config(broker: InProcessBroker, group_id: str, key: str, value: str) -> None:
+    """Set a config of a group."""
+    resource = IncrementalAlterConfigsRequest.Resource(
+        resource_type=ConfigResource.GROUP,
+        resource_name=group_id,
+        configs=[IncrementalAlterConfigsRequest.Resource.Config(name=key, config_operation=0, value=value)],
+    )
+    answer = broker.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+    assert answer.responses[0].error_code == ErrorCode.NONE, answer
 
 
 class ShareMember:
