@@ -113,10 +113,13 @@ class ShareFetchHandler:
     def _refuse_later(self, request: ShareFetchRequest, context: RequestContext, fault: Fault) -> None:
         """Too many sessions: the client is told when its fetch would have ended, so that it does not ask at once."""
 
+        if request.max_wait_ms <= 0:
+            raise fault
+
         def refuse() -> None:
             context.refuse(request, fault.code, str(fault))
 
-        self._wheel.add_after(max(request.max_wait_ms, 0), refuse)
+        self._wheel.add_after(request.max_wait_ms, refuse)
 
     def _fetch(
         self,

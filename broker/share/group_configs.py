@@ -19,6 +19,9 @@ SHARE_VERSION: Final = "share.version"
 DEAD_LETTERS_SINCE_LEVEL: Final = 2
 """The level of share.version from which on share groups have dead letter queues."""
 
+MOST_REMEMBERED: Final = 1_000
+"""Groups whose settings are remembered."""
+
 EARLIEST: Final = "earliest"
 _BY_DURATION: Final = "by_duration:"
 _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{0,9})?)S)?)?", re.IGNORECASE)
@@ -52,7 +55,7 @@ class ShareGroupConfigs:
     def terms(self, group_id: str) -> WindowTerms:
         """What a share partition of the group goes by."""
         image = self._source.image
-        if image is not self._image:
+        if image is not self._image or len(self._terms) > MOST_REMEMBERED:
             self._image = image
             self._terms.clear()
         known = self._terms.get(group_id)

@@ -14,9 +14,7 @@ from broker.coordinators.share.persister import (
 )
 from broker.metadata.image.features import FeaturesImage
 from broker.share.group_configs import SHARE_VERSION
-from config.resources import ConfigResource
 from protocol.errors import ErrorCode
-from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.share_fetch import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -24,7 +22,7 @@ from protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from storage.batch.record_batch import CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT, BatchHeader
-from tests.support.broker import InProcessBroker
+from tests.support.broker import Client, InProcessBroker
 
 KEY = SharePartitionKey("workers", bytes(range(16)), 0)
 
@@ -128,21 +126,15 @@ def enable_share_groups(broker: InProcessBroker, level: int = 2) -> InMemoryPers
     groups = broker.server.share_groups
     assert groups is not None
     groups.persister = persister
-    metadata = broker.server.components.metadata
-    levels = {**metadata.image.features.levels, SHARE_VERSION: level}
-    metadata.image = replace(metadata.image, features=FeaturesImage(levels))
+    finalise(broker, level)
     return persister
 
 
-def alter_group_config(broker: InProcessBroker, group_id: str, key: str, value: str) -> None:
-    """Set a config of a group."""
-    resource = IncrementalAlterConfigsRequest.Resource(
-        resource_type=ConfigResource.GROUP,
-        resource_name=group_id,
-        configs=[IncrementalAlterConfigsRequest.Resource.Config(name=key, config_operation=0, value=value)],
-    )
-    answer = broker.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
-    assert answer.responses[0].error_code == ErrorCode.NONE, answer
+def finalise(broker: InProcessBroker, level: int) -> None:
+    """Let share.version have this level."""
+    metadata = broker.server.components.metadata
+    levels = {**metadata.image.features.levels, SHARE_VERSION: level}
+    metadata.image = replace(metadata.image, features=FeaturesImage(levels))
 
 
 class ShareMember:
@@ -155,8 +147,10 @@ class ShareMember:
         group_id: str = "workers",
         member_id: str = "anna",
         version: int = 2,
+        client: Client | None = None,
     ) -> None:
-        self.client = broker.connect()
+        """``client``: the member's connection; None: a new one."""
+        self.client = broker.connect() if client is None else client
         self.group_id = group_id
         self.member_id = member_id
         self.version = version

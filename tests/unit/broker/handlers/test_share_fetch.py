@@ -4,18 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from config.resources import ConfigResource
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from protocol.messages.topics import DeleteTopicsRequest
 from storage.batch.record_batch import read_header
+from tests.support.altered_configs import configure
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.share_groups import (
     InMemoryPersister,
     ShareMember,
     acquired,
-    alter_group_config,
     codes,
     enable_share_groups,
 )
@@ -35,7 +36,7 @@ def persister(broker: InProcessBroker) -> InMemoryPersister:
 def jobs(broker: InProcessBroker, persister: InMemoryPersister) -> bytes:
     """A topic, which the group `workers` reads from the beginning."""
     topic_id = broker.create_topic("jobs")
-    alter_group_config(broker, "workers", "share.auto.offset.reset", "earliest")
+    configure(broker, ConfigResource.GROUP, "workers", "share.auto.offset.reset", "earliest")
     return topic_id
 
 
@@ -284,7 +285,7 @@ def test_locks_are_renewed(broker: InProcessBroker, jobs: bytes) -> None:
     broker.advance(LOCK_MS - 1)
     assert bert.acquire() == []
     assert codes(anna.acknowledge({(jobs, 0): [(0, 0, RENEW)]}, is_renew_ack=True)) == [E.NONE, E.NONE]
-    alter_group_config(broker, "workers", "share.renew.acknowledge.enable", "false")
+    configure(broker, ConfigResource.GROUP, "workers", "share.renew.acknowledge.enable", "false")
     assert codes(anna.acknowledge({(jobs, 0): [(0, 0, RENEW)]}, is_renew_ack=True)) == [E.NONE, E.INVALID_RECORD_STATE]
     broker.advance(LOCK_MS)
     assert bert.acquire() == [(0, 0, 2)]
@@ -329,7 +330,7 @@ def test_a_topic_that_is_deleted(broker: InProcessBroker, jobs: bytes) -> None:
 
 
 def test_a_group_may_have_so_many_records_in_flight(broker: InProcessBroker, jobs: bytes) -> None:
-    alter_group_config(broker, "workers", "share.partition.max.record.locks", "100")
+    configure(broker, ConfigResource.GROUP, "workers", "share.partition.max.record.locks", "100")
     for _ in range(30):
         broker.produce("jobs", *[b"x"] * 10)
     anna = ShareMember(broker, jobs)
