@@ -225,6 +225,29 @@ class BrokerSettings(Settings):
     )
     transaction_state_log_min_isr: int = setting(ConfigType.INT, ours("transaction.state.log.min.isr"), "[1,...]")
     transaction_state_log_segment_bytes: int = setting(ConfigType.INT, "104857600", "[1,...]")
+    share_coordinator_snapshot_update_records_per_snapshot: int = setting(ConfigType.INT, "500", "[0,...,500]")
+    share_coordinator_cold_partition_snapshot_interval_ms: int = setting(ConfigType.INT, "300000", "[1,...]")
+    share_coordinator_state_topic_prune_interval_ms: int = setting(ConfigType.INT, "300000", "[1,...]")
+    share_coordinator_write_timeout_ms: int = setting(ConfigType.INT, "5000", "[1,...]")
+    share_coordinator_load_buffer_size: int = setting(ConfigType.INT, "5242880", "[1,...]")
+    share_coordinator_state_topic_compression_codec: int = setting(ConfigType.INT, "0")
+    share_coordinator_state_topic_num_partitions: int = setting(ConfigType.INT, "50", "[1,...]")
+    share_coordinator_state_topic_replication_factor: int = setting(
+        ConfigType.SHORT, ours("share.coordinator.state.topic.replication.factor"), "[1,...]"
+    )
+    share_coordinator_state_topic_min_isr: int = setting(
+        ConfigType.SHORT, ours("share.coordinator.state.topic.min.isr"), "[1,...]"
+    )
+    share_coordinator_state_topic_segment_bytes: int = setting(ConfigType.INT, "104857600", "[1,...]")
+
+    # Share groups: records in flight, dead letter queues
+    group_share_delivery_count_limit: int = setting(ConfigType.INT, "5", "[2,...,10]")
+    group_share_record_lock_duration_ms: int = setting(ConfigType.INT, "30000", "[1000,...,3600000]")
+    group_share_partition_max_record_locks: int = setting(ConfigType.INT, "2000", "[100,...,10000]")
+    group_share_max_share_sessions: int = setting(ConfigType.INT, "2000", "[1,...]")
+    share_fetch_purgatory_purge_interval_requests: int = setting(ConfigType.INT, "1000")
+    errors_deadletterqueue_auto_create_topics_enable: bool = setting(ConfigType.BOOLEAN, "false")
+    errors_deadletterqueue_topic_name_prefix: str = setting(ConfigType.STRING, "dlq.")
 
     # The metadata log
     metadata_log_dir: str | None = setting(ConfigType.STRING, None)

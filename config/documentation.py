@@ -106,7 +106,8 @@ The broker does not start with a setting that promises what it would not keep:
 
 Taken as 1 with a line in the log, where the node has its own controller and no listener of it, so that it is alone:
 larger values of `default.replication.factor`, `offsets.topic.replication.factor`,
-`transaction.state.log.replication.factor` and `transaction.state.log.min.isr`.
+`transaction.state.log.replication.factor` and `transaction.state.log.min.isr`,
+`share.coordinator.state.topic.replication.factor` and `share.coordinator.state.topic.min.isr`.
 """
 
 

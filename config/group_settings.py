@@ -1,6 +1,7 @@
 """Validation of group configs, within the broker's limits (KIP-848, KIP-932, KIP-1071, KIP-1191)."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from config.definitions import definitions, group_definition
 from config.errors import InvalidConfig, UnknownConfig
@@ -40,6 +41,38 @@ def _streams_assignors(broker: BrokerTexts) -> tuple[str, ...]:
     return assignors
 
 
+def group_value(key: str, overrides: Mapping[str, str], broker: BrokerTexts) -> Any:
+    """The value in force of a group's config.
+
+    Args:
+        key: The name of a config of groups, ``consumer.session.timeout.ms``.
+        overrides: The group's own configs.
+        broker: The broker's settings, which have the values of groups without own ones, and the limits. A number
+            outside of the limits counts as the nearest limit: they may have become narrower since it was set.
+    """
+    known = group_definition(key)
+    if known is None:
+        raise KeyError(key)
+    text = overrides.get(key)
+    if text is None:
+        text = broker.text(known.synonyms[0]) if known.synonyms else known.default
+    value = parse_value(key, known.type, known.allowed, text or "")
+    if isinstance(value, int) and not isinstance(value, bool):
+        least, most = (broker.text(limit_key) for limit_key in _limit_keys(f"group.{key}"))
+        if least is not None:
+            value = max(value, int(least))
+        if most is not None:
+            value = min(value, int(most))
+    return value
+
+
+def _limit_keys(broker_key: str) -> tuple[str, str]:
+    """The settings with the least and the most that a setting of groups may be; they need not exist."""
+    kind, _, name = broker_key.removeprefix("group.").partition(".")
+    least, most = (f"group.{kind}.{limit}.{name.removeprefix('num.')}" for limit in ("min", "max"))
+    return least, most
+
+
 def check_group_limits(key: str, value: int, broker_key: str, broker: BrokerTexts) -> None:
     """Check a number against the least and the most that the broker's settings allow, where there are such settings.
 
@@ -53,8 +86,7 @@ def check_group_limits(key: str, value: int, broker_key: str, broker: BrokerText
     Raises:
         InvalidConfig: The value is outside of the limits.
     """
-    kind, _, name = broker_key.removeprefix("group.").partition(".")
-    keys = [f"group.{kind}.{limit}.{name.removeprefix('num.')}" for limit in ("min", "max")]
+    keys = _limit_keys(broker_key)
     least, most = (broker.text(limit_key) for limit_key in keys)
     for limit_key, text, word, relation, is_kept in (
         (keys[0], least, "least", "greater", int.__ge__),

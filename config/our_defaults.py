@@ -36,6 +36,13 @@ OUR_DEFAULTS: Final[Mapping[str, OurDefault]] = {
     "transaction.state.log.min.isr": OurDefault(
         "1", "A node with its own controller is mostly alone. A member has Kafka's 2."
     ),
+    "share.coordinator.state.topic.replication.factor": OurDefault(
+        "1",
+        "A node with its own controller is mostly alone: with 3 it could not create the topic. A member has Kafka's 3.",
+    ),
+    "share.coordinator.state.topic.min.isr": OurDefault(
+        "1", "A node with its own controller is mostly alone. A member has Kafka's 2."
+    ),
     "socket.send.buffer.bytes": OurDefault(
         "-1", "The system's own tuning: Kafka's 100 KiB halves the speed of large transfers."
     ),
@@ -53,6 +60,8 @@ KAFKAS_ON_A_MEMBER: Final = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
     "transaction.state.log.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
 )
 """Settings whose default is Kafka's on a node whose controllers are other nodes: there are several brokers."""
 

@@ -40,6 +40,8 @@ _ONE_NODE: Final = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
     "transaction.state.log.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
 )
 _KNOWN_ELSEWHERE: Final = ("allow.everyone.if.no.acl.found", "super.users")
 """Settings that Kafka's broker does not define (`config.authorizer`): they say nothing where there is no authorizer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group_trace import GroupTrace
@@ -21,9 +21,12 @@ from broker.runtime.time_slices import TimeSlices
 from broker.runtime.timing_wheel import TimingWheel
 from broker.runtime.worker_thread import WorkerThread
 from config.broker_settings import BrokerSettings
+from config.group_settings import group_value
+from config.resources import ConfigResource
 from storage.batch.record_batch import Codec
 
 if TYPE_CHECKING:
+    from broker.coordinators.group.modern.topics import TopicHashes
     from broker.coordinators.group.records import GroupResult
     from broker.coordinators.group.shard import GroupShard
 
@@ -51,6 +54,8 @@ class GroupCoordinator:
         def is_archived_by(topic: str, group_id: str) -> bool:
             return configs.archive_group(topic) == group_id
 
+        self._hashes: TopicHashes | None = None
+        """None before the first group."""
         self._check_interval_ms = settings.offsets_retention_check_interval_ms
         self._scheduler = scheduler
         self.trace = GroupTrace()
@@ -58,8 +63,10 @@ class GroupCoordinator:
 
         def shard_type() -> ShardType[GroupShard]:
             # Imported with the first group: what the broker imports before it is ready has a budget of 150 ms.
+            from broker.coordinators.group.modern.topics import TopicHashes
             from broker.coordinators.group.settings import GroupSettings
             from broker.coordinators.group.shard import GroupShard
+            from broker.coordinators.group_topics import GroupTopics
             from protocol.records.group_metadata import decode_group_record, encode_group_record
 
             group_settings = GroupSettings(
@@ -71,6 +78,10 @@ class GroupCoordinator:
                 offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
             )
 
+            topics = GroupTopics(metadata)
+            self._hashes = hashes = TopicHashes(topics)
+            group_configs = GroupConfigValues(metadata, configs)
+
             def make_shard(submit: Submit) -> GroupShard:
                 return GroupShard(
                     settings=group_settings,
@@ -81,6 +92,9 @@ class GroupCoordinator:
                     stats=self.stats,
                     submit=submit,
                     is_archived_by=is_archived_by,
+                    topics=topics,
+                    hashes=hashes,
+                    configs=group_configs,
                 )
 
             return ShardType(make_shard, decode_group_record, encode_group_record)
@@ -117,10 +131,24 @@ class GroupCoordinator:
         self.groups.stop()
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Delete the offsets of deleted topics at once: a new topic may get the same name."""
+        """Delete the offsets of deleted topics at once, since a new topic may get the same name. Let groups look at
+        topics that have changed."""
+        self._tell_of_topics(delta)
         self._deleted_topics.extend((topic.name, topic.topic_id) for topic in delta.topics.deleted.values())
         if not self._is_forgetting:
             self._forget_deleted_topics()
+
+    def _tell_of_topics(self, delta: MetadataDelta) -> None:
+        if self._hashes is None or delta.topics.is_empty:
+            return
+        new = delta.topics.created.keys()
+        changed = {topic.name for topic in delta.topics.deleted.values()}
+        changed |= {partition.topic for partition in delta.topics.changed_partitions}
+        self._hashes.forget(new | changed)
+        for names, are_new in ((new, True), (changed - new, False)):
+            if names:
+                for coordinator in self.groups.active:
+                    coordinator.shard.topics_changed(names, are_new=are_new)
 
     def _expire(self) -> None:
         if self._is_expiring:
@@ -141,6 +169,30 @@ class GroupCoordinator:
         self._is_forgetting = bool(topics)
         if topics:
             self.groups.sweep(_forgetting(topics), self._forget_deleted_topics)
+
+
+class GroupConfigValues:
+    """The values in force of configs of groups, each read once as long as no config changes. Implements
+    `broker.coordinators.group.modern.kinds.GroupConfigs`."""
+
+    def __init__(self, metadata: MetadataCache, configs: ConfigView) -> None:
+        self._metadata = metadata
+        self._configs = configs
+        self._read_from: object = None
+        self._values: dict[tuple[str, str], Any] = {}
+
+    def __call__(self, group_id: str, key: str) -> Any:
+        """The value of config ``key`` of the group."""
+        image = self._metadata.image.configs
+        if image is not self._read_from:
+            self._read_from, self._values = image, {}
+        # Most groups have no configs of their own.
+        named = group_id if self._configs.own(ConfigResource.GROUP, group_id) else ""
+        value = self._values.get((named, key))
+        if value is None:
+            own = self._configs.own(ConfigResource.GROUP, named) if named else {}
+            value = self._values[named, key] = group_value(key, own, self._configs.broker_texts())
+        return value
 
 
 def _forgetting(topics: dict[str, bytes]) -> Callable[[GroupShard], Iterator[GroupResult | None]]:

@@ -106,17 +106,19 @@ class PartitionLoading:
         shard: Shard,
         *,
         decode: Decode,
+        is_compacted: bool,
         reader: WorkerThread,
         chunk_bytes: Callable[[], int],
         later: Callable[[int, Callable[[], None]], object],
         stats: LoadingStats,
         done: Callable[[int], None],
     ) -> None:
-        """``chunk_bytes`` says how much may be read at a time, ``later`` calls after so many milliseconds; ``done`` is
-        called with the log end offset once loading has reached it."""
+        """``is_compacted``: see `ShardType`. ``chunk_bytes`` says how much may be read at a time, ``later`` calls after
+        so many milliseconds; ``done`` is called with the log end offset once loading has reached it."""
         self._partition = partition
         self._shard = shard
         self._decode = decode
+        self._is_compacted = is_compacted
         self._reader = reader
         self._chunk_bytes = chunk_bytes
         self._later = later
@@ -201,8 +203,11 @@ class PartitionLoading:
                             section = yield from self._open(header, data)
                         else:
                             section = chunk[position + HEADER_SIZE : position + len(data)]
+                        if not self._is_compacted:
+                            taken += header.record_count
+                            yield from self._replay_all(header, section)
                         held_bytes += len(section)
-                        for key, value in read_pairs(section, header.record_count):
+                        for key, value in read_pairs(section, header.record_count) if self._is_compacted else ():
                             # The key takes the place of its last record in the order.
                             newest[key] = header.base_offset, value, newest.pop(key, None)
                             taken += 1
@@ -217,6 +222,22 @@ class PartitionLoading:
                 self.offset = next_offset
         self._stats.records += taken
         yield from self._replay(newest, producer_id)
+
+    def _replay_all(self, header: BatchHeader, section: bytes) -> Steps:
+        """Replay every record of a batch in a log where no record supersedes all earlier ones of its key."""
+        for place, (key, value) in enumerate(read_pairs(section, header.record_count)):
+            offset = header.base_offset + place
+            try:
+                if key is None:
+                    raise Malformed("it has no key")
+                record = self._decode(key, value)
+            except Malformed as error:
+                self._pass_over(offset, f"the record there: {error}")
+                continue
+            self._shard.replay(record, offset=offset)
+            if isinstance(record, UnknownRecord):
+                self._leave_alone(offset, record)
+            yield Step.MORE
 
     def _open(self, header: BatchHeader, batch: memoryview) -> Generator[Step, None, bytes]:
         """The records of a compressed batch."""

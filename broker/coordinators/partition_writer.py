@@ -35,16 +35,18 @@ log = logging.getLogger(__name__)
 class _Entry:
     """A CoordinatorResult or a marker that is being written."""
 
-    __slots__ = ("_late", "is_completed", "outcome", "replay", "then")
+    __slots__ = ("_late", "first_offset", "is_completed", "outcome", "replay", "then")
 
-    def __init__(self, replay: Callable[[], None], then: Completion, late: Callable[[], None] | None = None) -> None:
-        """``late``: see `CoordinatorResult.late`."""
+    def __init__(self, replay: Callable[[int], None], then: Completion, late: Callable[[], None] | None = None) -> None:
+        """``replay`` is given the first offset of the batch; ``late``: see `CoordinatorResult.late`."""
         self.replay = replay
         """Applies what is written to the shard."""
         self.then = then
         self._late = late
         self.outcome: ErrorCode | None = None
         """None while the entry is being written."""
+        self.first_offset = -1
+        """Of the batch; -1 without a batch."""
         self.is_completed = False
         """Whether the caller has its error code."""
 
@@ -128,8 +130,7 @@ class PartitionWriter(Generic[Record]):
 
     def append_marker(self, marker: TransactionMarker, then: Completion) -> None:
         """Write the marker that ends a producer's transaction in this partition."""
-        replay = partial(self._shard.replay_marker, marker.producer_id, commits=marker.is_commit)
-        entry = _Entry(replay, then)
+        entry = _Entry(partial(self._replay_marker, marker), then)
         stage = partial(self._replicas.appender.append_marker, self._partition, marker, partial(self._written, entry))
         if self._append(entry, stage) is not None:
             self._settle()
@@ -157,6 +158,7 @@ class PartitionWriter(Generic[Record]):
         except (Fault, StorageError) as error:
             entry.outcome = error_code_of(error)
             return error
+        entry.first_offset = found
         self._next_offset = self._partition.log.next_offset
         return None
 
@@ -235,16 +237,19 @@ class PartitionWriter(Generic[Record]):
         while self._entries and (outcome := self._entries[0].outcome) is not None:
             entry = self._entries.popleft()
             if outcome is ErrorCode.NONE:
-                entry.replay()
+                entry.replay(entry.first_offset)
             entry.complete(outcome)
 
-    def _replay(self, result: CoordinatorResult[Record]) -> None:
+    def _replay(self, result: CoordinatorResult[Record], first_offset: int) -> None:
         producer_id = NO_PRODUCER_ID if result.transaction is None else result.transaction.producer_id
-        for record in result.records:
-            self._shard.replay(record, producer_id=producer_id)
+        for offset, record in enumerate(result.records, first_offset):
+            self._shard.replay(record, producer_id=producer_id, offset=offset)
+
+    def _replay_marker(self, marker: TransactionMarker, _: int) -> None:
+        self._shard.replay_marker(marker.producer_id, commits=marker.is_commit)
 
 
-def _nothing_to_replay() -> None:
+def _nothing_to_replay(_: int) -> None:
     """What was loaded is replayed already."""
 
 

@@ -288,6 +288,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             waiting.partition,
             shard,
             decode=shard_type.decode,
+            is_compacted=shard_type.is_compacted,
             reader=self._reader,
             chunk_bytes=self._chunk_bytes,
             later=self._later,

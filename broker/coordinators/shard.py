@@ -18,8 +18,11 @@ Submit = Callable[[CoordinatorResult[Any]], None]
 class Shard(Protocol):
     """The state machine of one partition: what groups' and transactions' shards have in common."""
 
-    def replay(self, record: Any, *, producer_id: int = -1) -> None:
-        """Apply an acknowledged record. A record with a producer id belongs to a transaction that is still open."""
+    def replay(self, record: Any, *, producer_id: int = -1, offset: int = -1) -> None:
+        """Apply an acknowledged record. A record with a producer id belongs to a transaction that is still open.
+
+        ``offset`` is where the record is in the log, -1 where that is not said: while a compacted topic is loaded.
+        """
 
     def replay_marker(self, producer_id: int, *, commits: bool) -> None:
         """Apply the marker that ends the producer's open transaction."""
@@ -41,6 +44,8 @@ class ShardType(NamedTuple, Generic[ShardT]):
     """Makes a shard. Its timers call the argument with results that are to be written."""
     decode: Decode
     encode: Encode[Any]
+    is_compacted: bool = True
+    """Whether the last record of a key supersedes all before it. Else a shard gets every record, in their order."""
 
 
 class LoadingStats:

@@ -94,7 +94,7 @@ class FindCoordinatorHandler:
         return self._leader(key, topic, partition_of(key, len(topic.partitions)), context)
 
     def _find_for_share_group(self, key: str, context: RequestContext) -> Answer:
-        """The coordinator among the other brokers. This broker has no share groups, and does not create their topic."""
+        """The share coordinator of a share partition."""
         if not context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
             return _no_coordinator(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _UNAUTHORIZED)
         hashed = _hashed_share_key(key) if context.api_version >= SHARE_SINCE_VERSION else None
@@ -102,6 +102,7 @@ class FindCoordinatorHandler:
             return _no_coordinator(key, ErrorCode.INVALID_REQUEST)
         topic = self._metadata.image.topics.by_name.get(SHARE_GROUP_STATE)
         if topic is None:
+            self._auto_creation.auto_create([SHARE_GROUP_STATE])
             return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self._leader(key, topic, partition_of(hashed, len(topic.partitions)), context)
 

@@ -1,4 +1,4 @@
-"""Consumer groups of the newer protocol, share groups and streams groups (API keys 68, 69, 76 to 79 and 83 to 93;
+"""Consumer groups of the newer protocol, share groups and streams groups (API keys 68, 69, 76 to 79, 88 to 93;
 KIP-848, KIP-932, KIP-1071), as a Kafka answers where group.version, share.version and streams.version are 0."""
 
 from typing import Any
@@ -6,11 +6,10 @@ from typing import Any
 import protocol.messages.consumer_groups
 import protocol.messages.share_fetch
 import protocol.messages.share_group_offsets
-import protocol.messages.share_group_state
 import protocol.messages.share_groups
 import protocol.messages.streams_groups  # noqa: F401 - the registry asks for them by their keys
-from broker.request.context import Operation, RequestContext, ResourceType
-from broker.request.faults import ClusterAuthorizationFailed, NotCoordinator, UnsupportedVersion
+from broker.request.context import RequestContext
+from broker.request.faults import UnsupportedVersion
 
 
 class ModernGroupsHandler:
@@ -22,9 +21,3 @@ class ModernGroupsHandler:
     def unsupported(self, request: Any, context: RequestContext) -> None:
         """Raises `UnsupportedVersion`."""
         raise UnsupportedVersion("this broker has classic groups only")
-
-    def not_coordinator(self, request: Any, context: RequestContext) -> None:
-        """Raises `NotCoordinator`: the state of share groups is kept nowhere. Raises `ClusterAuthorizationFailed`."""
-        if not context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-            raise ClusterAuthorizationFailed(f"{context.session.principal} may not act for the cluster")
-        raise NotCoordinator("this broker keeps no state of share groups")

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from broker.metadata.topic_rules import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.metadata.topic_rules import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from config.broker_settings import BrokerSettings
 
 
@@ -37,6 +37,18 @@ def internal_topic(name: str, settings: BrokerSettings) -> InternalTopic | None:
                 ("min.insync.replicas", str(settings.transaction_state_log_min_isr)),
                 ("segment.bytes", str(settings.transaction_state_log_segment_bytes)),
                 ("unclean.leader.election.enable", "false"),
+            ),
+        )
+    if name == SHARE_GROUP_STATE:
+        return InternalTopic(
+            partitions=settings.share_coordinator_state_topic_num_partitions,
+            replication_factor=settings.share_coordinator_state_topic_replication_factor,
+            configs=(
+                ("compression.type", "producer"),
+                ("cleanup.policy", "delete"),
+                ("min.insync.replicas", str(settings.share_coordinator_state_topic_min_isr)),
+                ("segment.bytes", str(settings.share_coordinator_state_topic_segment_bytes)),
+                ("retention.ms", "-1"),
             ),
         )
     return None

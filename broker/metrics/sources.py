@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from broker.controller.local_controller import LocalController
     from broker.coordinators.group_coordinator import GroupCoordinator
+    from broker.coordinators.share_coordinator import ShareCoordinator
     from broker.coordinators.transaction_coordinator import TransactionCoordinator
     from broker.dispatch.handler_pool import HandlerPool
     from broker.dispatch.registry import Registry
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
     from broker.replication.throttles import ReplicationThrottles
     from broker.request.channel import RequestChannel
     from broker.runtime.clock import Clock
+    from broker.runtime.purgatory import Purgatory
     from broker.runtime.worker_thread import FlusherStats
     from broker.security.acls.standard_authorizer import StandardAuthorizer
     from broker.security.quotas.usage import QuotaUsage
+    from broker.share.sessions import ShareSessions
+    from broker.share.share_partitions import SharePartitions
     from config.broker_settings import BrokerSettings
     from storage.log_manager import LogManager
 
@@ -70,6 +74,7 @@ class MetricSources:
     """What the connections to other nodes count, by Kafka's name of their purpose; those of fetchers are not here."""
     group_coordinator: "GroupCoordinator | None" = None
     transaction_coordinator: "TransactionCoordinator | None" = None
+    share_coordinator: "ShareCoordinator | None" = None
     log_cleaner: "LogCleaner | None" = None
     replica_moves: "ReplicaMoves | None" = None
     retention_hold: "RetentionHold | None" = None
@@ -77,6 +82,10 @@ class MetricSources:
     """Gives when the certificate of each listener expires, as Unix time; None where no listener has TLS."""
     client_quotas: "QuotaUsage | None" = None
     """None while the cluster has no quota of clients."""
+    share_fetch_purgatory: "Purgatory | None" = None
+    share_partitions: "SharePartitions | None" = None
+    """None while no share group has asked for records here."""
+    share_sessions: "ShareSessions | None" = None
     replication_throttles: "ReplicationThrottles | None" = None
     """None where there are no other brokers."""
     on_period: list[Callable[[], None]] = field(default_factory=list)

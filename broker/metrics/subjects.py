@@ -24,6 +24,7 @@ from broker.metrics.replicas import Replicas
 from broker.metrics.requests import Requests
 from broker.metrics.series import Family
 from broker.metrics.server import Server
+from broker.metrics.share_states import ShareStates
 from broker.metrics.sources import MetricSources
 from broker.metrics.survey import Surveyor
 from broker.metrics.tls import Tls
@@ -45,6 +46,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "The group coordinator": Groups.families,
     "Consumer groups and their lag": lag.FAMILIES,
     "The transaction coordinator": Transactions.families,
+    "The share coordinator": ShareStates.families,
     "Archived before deleted": archive.FAMILIES,
     "Data directories": Logs.families,
     "The log cleaner": Cleaner.families,
@@ -87,6 +89,7 @@ def make_pages(sources: MetricSources) -> Pages:
             Fetchers(sources),
             Groups(sources, groups),
             Transactions(sources),
+            ShareStates(sources),
             Logs(sources),
             Cleaner(sources),
             Controller(sources, surveyor),

@@ -375,13 +375,14 @@ class Partition:
                     start = follower.log_start_offset
         return start
 
-    def delete_records_before(self, offset: int) -> int:
-        """Let the log begin at ``offset``, or at the high watermark if it is -1 (KIP-107); return that offset.
+    def delete_records_before(self, offset: int, *, by_coordinator: bool = False) -> int:
+        """Let the log begin at ``offset``, or at the high watermark if it is -1 (KIP-107); return that offset. The
+        coordinator of a partition may delete its own records.
 
         Raises `InvalidTopic` for a topic of the coordinators, `PolicyViolation` where records are not to be deleted,
         `storage.errors.OffsetOutOfRange`, and what `check_leadership` does.
         """
-        if self.is_internal:
+        if self.is_internal and not by_coordinator:
             raise InvalidTopic(f"records of {self.topic_partition} belong to a coordinator")
         self.check_leadership()
         config = self.log.config

@@ -193,6 +193,12 @@ class UnknownIsolationLevel(Fault):
     code = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+class UnknownAcquireMode(Fault):
+    """Neither whole batches nor a limit of records; Kafka finds no better code for it."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class TopicWithoutName(Fault):
     """A topic that has neither a name nor an id; Kafka finds no better code for it."""
 
@@ -407,6 +413,48 @@ class InvalidRegularExpression(Fault):
     """A pattern that is none."""
 
     code = ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+class InvalidRecordState(Fault):
+    """An acknowledgement of records that the member does not hold."""
+
+    code = ErrorCode.INVALID_RECORD_STATE
+
+
+class ShareSessionNotFound(Fault):
+    """The member has no share session here, or no longer."""
+
+    code = ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+class InvalidShareSessionEpoch(Fault):
+    """A request that is not the next of its share session."""
+
+    code = ErrorCode.INVALID_SHARE_SESSION_EPOCH
+
+
+class ShareSessionLimitReached(Fault):
+    """There are as many share sessions as ``group.share.max.share.sessions`` allows."""
+
+    code = ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+class GroupIdNotFound(Fault):
+    """There is no such group."""
+
+    code = ErrorCode.GROUP_ID_NOT_FOUND
+
+
+class OffsetNotAvailable(Fault):
+    """There is no offset for what was asked."""
+
+    code = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+class ShareStateFailure(Fault):
+    """The state of a share group in a partition cannot be read or written, for a reason that is not the client's."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 _CODES: dict[type[Exception], ErrorCode] = {

@@ -81,6 +81,7 @@ class RequestStream:
         "_only_produces",
         "_put_back",
         "_unanswered",
+        "_when_closed",
         "is_free",
         "repeats",
         "session",
@@ -105,6 +106,13 @@ class RequestStream:
         """Every one of these is a Produce."""
         self._is_cut = False
         self._is_closed = False
+        self._when_closed: Callable[[RequestStream], None] | None = None
+
+    def when_closed(self, notify: Callable[["RequestStream"], None]) -> None:
+        """Call ``notify`` with this stream once the connection is closed; at once if it is. There is one ``notify``."""
+        self._when_closed = notify
+        if self._is_closed:
+            notify(self)
 
     def forget_repeats(self) -> None:
         """Recognise no request like earlier ones: those were sent under another client id."""
@@ -201,6 +209,8 @@ class RequestStream:
         if self.repeats is not None:
             self.repeats.close()
         self.repeats = NO_REPEATS
+        if self._when_closed is not None:
+            self._when_closed(self)
         if self.session.gate is not None:
             self.session.gate.close()
         self.end_throttle()

@@ -1,6 +1,7 @@
 """BrokerReplication: puts together what this broker replicates with other brokers, and tells it of new metadata."""
 
 from broker.coordinators.remote_markers import RemoteMarkers
+from broker.coordinators.remote_share_states import RemoteShareStates
 from broker.coordinators.remote_verification import RemoteVerification
 from broker.logs.cleaner import LogCleaner
 from broker.metadata.cache import MetadataCache
@@ -107,6 +108,10 @@ class BrokerReplication:
             self._nodes("add-partitions", "AddPartitionsManager-channel"), on_failure=shutdown.fail
         )
         """Asks the coordinators of transactions that write to partitions of this broker."""
+        self.share_states = RemoteShareStates(
+            self._nodes("share-persister", "PersisterStateManager"), on_failure=shutdown.fail
+        )
+        """Asks the share coordinators on other brokers."""
         services.scheduler.every(
             max(settings.replica_lag_time_max_ms // 2, 1), lambda: replication.maintain_isrs(replicas.partitions())
         )
@@ -123,6 +128,7 @@ class BrokerReplication:
         await self.fetchers.close()
         await self.markers.close()
         await self.verification.close()
+        await self.share_states.close()
 
     def _nodes(self, purpose: str, channel: str) -> Nodes:
         """The other brokers, to be asked for one purpose; ``channel`` is Kafka's name of these connections."""

@@ -33,6 +33,7 @@ from broker.server.handlers import Handlers
 from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from broker.server.quota_enforcement import QuotaEnforcement
+from broker.server.share_groups import ShareGroups
 from broker.server.startup import ServerComponents, Startup
 from config.broker_settings import BrokerSettings
 from config.listen_address import METRICS_LISTENER
@@ -107,6 +108,7 @@ class BrokerServer:
         self._channel = RequestChannel(settings.queued_max_requests)
         self.metadata = MetadataCache()
         self._authentication = self._make_authentication()
+        self.share_groups: ShareGroups | None = None
         self.authorizer = self._make_authorizer()
         self._tls = self._make_tls()
         try:
@@ -293,6 +295,16 @@ class BrokerServer:
             self.metric_sources.authorizer = self.authorizer
             components.publisher.tell_first(self.authorizer)
         controller_listener = components.controller_listener
+        self.share_groups = share_groups = ShareGroups(
+            self._settings,
+            self.services,
+            components.replicas,
+            components.metadata,
+            components.configs,
+            components.share_persister,
+            components.controller,
+            self.metric_sources,
+        )
         handlers = Handlers(
             settings=self._settings,
             node=components.node,
@@ -313,9 +325,11 @@ class BrokerServer:
             producer_ids=components.producer_ids,
             group_coordinators=components.group_coordinator.groups,
             transaction_coordinator=components.transaction_coordinator,
+            share_coordinator=components.share_coordinator,
             verifier=components.verifier,
             marker_appender=components.marker_appender,
             worker=self.services.housekeeper,
+            share_groups=share_groups,
             has_authorizer=self.authorizer is not None,
             elect=None if controller_listener is None else controller_listener.elect_leaders,
             observers=Observers() if controller_listener is None else controller_listener.observers,
@@ -338,6 +352,8 @@ class BrokerServer:
             *([] if components.metadata_log is None else [components.metadata_log.stats.rotate]),
             components.group_coordinator.groups.load_times.rotate,
             components.transaction_coordinator.transactions.load_times.rotate,
+            components.share_coordinator.shares.load_times.rotate,
+            components.share_coordinator.stats.write_times.rotate,
             components.transaction_coordinator.stats.verification.times.rotate,
             self.services.flushers.rotate,
         )
@@ -366,6 +382,7 @@ class BrokerServer:
                 # Groups first: markers of transactions that were being ended may be for their partitions.
                 components.group_coordinator.start()
                 components.transaction_coordinator.start()
+                components.share_coordinator.start()
                 await self.lifecycle.unfence()
                 if not self.shutdown.asked.is_set():
                     self._is_ready.set()
@@ -413,9 +430,13 @@ class BrokerServer:
         self.socket_server.stop_reading()
         if components.controller_listener is not None:
             components.controller_listener.stop()
+        components.share_persister.stop()
+        components.share_coordinator.stop()
         components.transaction_coordinator.stop()
         components.group_coordinator.stop()
         components.replicas.end_waiting()
+        if self.share_groups is not None:
+            self.share_groups.purgatory.close()
         await self.socket_server.drain()
 
     async def _close(self) -> None:
@@ -433,6 +454,8 @@ class BrokerServer:
         served = self._components if self._has_served else None
         try:
             if self._components is not None:
+                self._components.share_persister.stop()
+                self._components.share_coordinator.stop()
                 self._components.transaction_coordinator.stop()
                 self._components.group_coordinator.stop()
             if self._startup is not None and self._startup.replication is not None:

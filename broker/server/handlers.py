@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.controller.client import AutoCreation, ControllerClient
 from broker.coordinators.group_coordinator import Groups
 from broker.coordinators.marker_appender import MarkerAppender
+from broker.coordinators.share_coordinator import ShareCoordinator
 from broker.coordinators.transaction.verification import PartitionVerifier
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.fetch.executor import FetchExecutor
@@ -67,12 +68,15 @@ if TYPE_CHECKING:
     from broker.handlers.registrations import RegistrationsHandler
     from broker.handlers.sasl import SaslHandler
     from broker.handlers.scram_credentials import ScramCredentialsHandler
+    from broker.handlers.share_fetch import ShareFetchHandler
+    from broker.handlers.share_group_state import ShareGroupStateHandler
     from broker.handlers.topic_partitions import TopicPartitionsHandler
     from broker.handlers.topics import TopicsHandler
     from broker.handlers.transaction_listings import TransactionListingsHandler
     from broker.handlers.transactions import TransactionsHandler
     from broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
     from broker.membership.cluster_membership import ClusterMembership
+    from broker.server.share_groups import ShareGroups
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -100,10 +104,13 @@ class Handlers:
     producer_ids: ProducerIds
     group_coordinators: Groups
     transaction_coordinator: TransactionCoordinator
+    share_coordinator: ShareCoordinator
     verifier: PartitionVerifier
     marker_appender: MarkerAppender
     worker: WorkerThread
     """Runs what takes long and needs nothing of the loop."""
+    share_groups: "ShareGroups"
+    """The share partitions and share sessions, made at the first request."""
     has_authorizer: bool = False
     """Whether ACLs have an effect."""
     elect: "Elect | None" = None
@@ -356,6 +363,12 @@ class Handlers:
         return RegistrationsHandler(self.controller)
 
     @cached_property
+    def share_group_state(self) -> "ShareGroupStateHandler":
+        from broker.handlers.share_group_state import ShareGroupStateHandler
+
+        return ShareGroupStateHandler(self.share_coordinator)
+
+    @cached_property
     def sasl(self) -> "SaslHandler":
         from broker.handlers.sasl import SaslHandler
 
@@ -366,6 +379,21 @@ class Handlers:
         from broker.handlers.scram_credentials import ScramCredentialsHandler
 
         return ScramCredentialsHandler(self.controller, self.metadata_cache)
+
+    @cached_property
+    def share_fetch(self) -> "ShareFetchHandler":
+        from broker.handlers.share_fetch import ShareFetchHandler
+
+        groups = self.share_groups
+        return ShareFetchHandler(
+            groups.partitions,
+            groups.sessions,
+            groups.configs,
+            self.metadata_cache,
+            self.partitions,
+            groups.wheel,
+            fetch_max_bytes=self.settings.fetch_max_bytes,
+        )
 
     @cached_property
     def transactions(self) -> "TransactionsHandler":

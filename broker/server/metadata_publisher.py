@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.coordinators.share_coordinator import ShareCoordinator
+from broker.coordinators.share_persister import CoordinatedPersister
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.server.replica_assignment import ReplicaAssignment
@@ -28,6 +30,8 @@ class BrokerMetadataPublisher:
         dynamic_config: DynamicBrokerConfig,
         replica_assignment: ReplicaAssignment,
         group_coordinator: GroupCoordinator,
+        share_coordinator: ShareCoordinator,
+        share_persister: CoordinatedPersister,
         replication: "BrokerReplication | None" = None,
         transaction_markers: "TransactionMarkers | None" = None,
     ) -> None:
@@ -42,6 +46,9 @@ class BrokerMetadataPublisher:
             *(() if transaction_markers is None else (transaction_markers,)),
             # Offsets of deleted topics go last: a commit for the topic finds it gone by then.
             group_coordinator,
+            # The same holds for the states of share groups; what waits for a coordinator of theirs finds the new one.
+            share_coordinator,
+            share_persister,
         )
 
     def subscribe(self, subscriber: MetadataSubscriber) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.controller.client import AutoCreation, ControllerClient
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.marker_appender import MarkerAppender
+from broker.coordinators.share_coordinator import ShareCoordinator
+from broker.coordinators.share_persister import CoordinatedPersister
 from broker.coordinators.transaction.verification import PartitionVerifier
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.coordinators.transaction_markers import TransactionMarkers
@@ -24,7 +26,7 @@ from broker.metadata.configs import ConfigView
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.loader import MetadataLoader
 from broker.metadata.producer_ids import ProducerIds
-from broker.metadata.topic_rules import TRANSACTION_STATE
+from broker.metadata.topic_rules import SHARE_GROUP_STATE, TRANSACTION_STATE
 from broker.metrics.sources import MetricSources
 from broker.raft.client import RaftClient
 from broker.raft.single_voter_log import SingleVoterLog
@@ -76,6 +78,8 @@ class ServerComponents(NamedTuple):
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     group_coordinator: GroupCoordinator
+    share_coordinator: ShareCoordinator
+    share_persister: CoordinatedPersister
     transaction_coordinator: TransactionCoordinator
     verifier: PartitionVerifier
     marker_appender: MarkerAppender
@@ -185,6 +189,8 @@ class Startup:
         replica_assignment = self._assign_replicas(configs, removals, log_cleaner, replica_moves)
         producer_ids = ProducerIds(cluster.allocate_producer_ids)
         group_coordinator = self._make_group_coordinator(configs)
+        share_coordinator = self._make_share_coordinator()
+        share_persister = self._make_share_persister(share_coordinator, cluster.auto_creation)
         marker_appender = MarkerAppender(self._replicas, group_coordinator.groups)
         transaction_coordinator = self._make_transaction_coordinator(producer_ids, marker_appender)
         marker_appender.route(TRANSACTION_STATE, transaction_coordinator.transactions)
@@ -193,6 +199,8 @@ class Startup:
             dynamic_config=dynamic_config,
             replica_assignment=replica_assignment,
             group_coordinator=group_coordinator,
+            share_coordinator=share_coordinator,
+            share_persister=share_persister,
             replication=self.replication,
             transaction_markers=self._transaction_markers,
         )
@@ -212,6 +220,8 @@ class Startup:
             fetch_sessions=self._fetch_sessions,
             producer_ids=producer_ids,
             group_coordinator=group_coordinator,
+            share_coordinator=share_coordinator,
+            share_persister=share_persister,
             transaction_coordinator=transaction_coordinator,
             verifier=verifier,
             marker_appender=marker_appender,
@@ -367,6 +377,31 @@ class Startup:
             scheduler=services.scheduler,
         )
         return coordinator
+
+    def _make_share_coordinator(self) -> ShareCoordinator:
+        services = self._services
+        coordinator = self._metric_sources.share_coordinator = ShareCoordinator(
+            self._settings,
+            metadata=self._metadata,
+            replicas=self._replicas,
+            clock=services.clock,
+            slices=services.slices,
+            reader=services.reader,
+            scheduler=services.scheduler,
+        )
+        return coordinator
+
+    def _make_share_persister(self, coordinator: ShareCoordinator, auto_creation: AutoCreation) -> CoordinatedPersister:
+        ids = self._services.ids
+        return CoordinatedPersister(
+            coordinator,
+            node_id=self._settings.node_id,
+            metadata=self._metadata,
+            create_topic=lambda: auto_creation.auto_create([SHARE_GROUP_STATE]),
+            later=self._services.scheduler.once,
+            chance=lambda: ids.uuid()[0] / 0xFF,
+            remote=None if self.replication is None else self.replication.share_states,
+        )
 
     def _make_transaction_coordinator(
         self, producer_ids: ProducerIds, marker_appender: MarkerAppender

@@ -90,7 +90,12 @@ MISSING: Final[tuple[Difference, ...]] = (
         "Kafka's leaders of partitions ask its coordinator over the network whether a transaction may write to them.",
     ),
     Difference(
-        r"kafka_server_(?:share\w+|brokertopicmetrics_\w*share\w*)_\w+(?:\{.*)?|.*delayedOperation=\"ShareFetch\".*",
+        r"kafka_server_share_coordinator_metrics_(?:batch|event)_.*",
+        "The coordinator works where the handlers do: no threads, queues and buffers of its own.",
+    ),
+    Difference(
+        r"kafka_server_(?:share(?!_coordinator)\w+|brokertopicmetrics_\w*share\w*)_\w+(?:\{.*)?"
+        r"|.*delayedOperation=\"ShareFetch\".*",
         "There are no share groups.",
     ),
     Difference(

@@ -169,6 +169,10 @@ def _sorted_by(field: str) -> Replace:
     return replace
 
 
+def _sorted_by_topic_id(value: Any, moment: Moment, names: Names) -> Any:
+    return sorted(value, key=lambda item: names.of(item["topic_id"], "id")) if isinstance(value, list) else value
+
+
 def _batches(value: Any, moment: Moment, names: Names) -> Any:
     """What differs by the broker's clock is named so; equal batches that follow each other are told once."""
     if not isinstance(value, list):
@@ -471,6 +475,13 @@ RULES: Final[tuple[Rule, ...]] = (
     # Orders that Kafka takes from hash maps
     Rule(api="API_VERSIONS", path="api_keys", replace=_ranges, orders=True, reason="A hash map's order."),
     Rule(api="API_VERSIONS", path="*_features", replace=_by("name"), orders=True, reason="A hash map's order."),
+    Rule(
+        api="*_SHARE_GROUP_STATE*",
+        path="results",
+        replace=_sorted_by_topic_id,
+        orders=True,
+        reason="A hash map's order, whose keys are random ids.",
+    ),
     Rule(
         api="PRODUCE",
         path="responses[].partition_responses",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.coordinators.group.image import GroupImage
+from broker.coordinators.group.modern.group import ModernGroup
 from broker.coordinators.group.offset_table import unpack_offset
 from protocol.primitives import Malformed
 from protocol.records.group_metadata import decode_group_record
@@ -83,8 +84,8 @@ def contents(image: GroupImage) -> dict[tuple[str, ...], Any]:
         for name in ("protocol_type", "generation", "protocol", "leader", "state_timestamp"):
             found["group", group_id, name] = getattr(metadata, name)
         found["group", group_id, "members"] = tuple(metadata.members.values())
-    for group_id, kind in image.other_kinds.items():
-        found["group of another kind", group_id] = kind
+    for group_id, group in image.modern.items():
+        found[f"{group.kind} group", group_id] = dict(_fields(group))
     for group_id in image.offsets.groups():
         for (topic, partition), committed in image.offsets.of_group(group_id):
             found["offset", group_id, topic, str(partition)] = committed
@@ -96,6 +97,13 @@ def contents(image: GroupImage) -> dict[tuple[str, ...], Any]:
                 for producer_id, packed in by_producer.items()
             ]
     return found
+
+
+def _fields(group: ModernGroup) -> Iterator[tuple[str, Any]]:
+    """All that a group keeps, in whatever order its records came."""
+    for of_class in type(group).__mro__:
+        for name in getattr(of_class, "__slots__", ()):
+            yield name, getattr(group, name)
 
 
 def differences(stored: Mapping[int, GroupImage], live: Mapping[int, GroupImage]) -> list[str]:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.image import GroupImage
 from broker.coordinators.group.membership import Membership
+from broker.coordinators.group.modern.kinds import GroupsOfKind
 from broker.coordinators.group.offset_table import PartitionKey
 from broker.coordinators.group.offsets import Offsets
+from broker.coordinators.group.queues import GroupQueues
 from broker.coordinators.group.records import GroupResult, group_tombstone, offset_tombstone
 from broker.coordinators.group.requests import CommittedOffset
 from broker.coordinators.group.settings import GroupSettings
@@ -46,17 +49,21 @@ class _Piece:
     looked_at: int = 0
 
 
+def _read_by_nobody(topic: str) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class _Retention:
     """From when on the retention of a group's offsets counts."""
 
     emptied_at: int = NO_TIMESTAMP
     """When the group became empty, in milliseconds since 1970; -1: retention counts from each offset's commit on."""
-    kept_topics: frozenset[str] = frozenset()
-    """Topics that members are subscribed to: their offsets do not expire."""
+    is_read: Callable[[str], bool] = _read_by_nobody
+    """Whether members subscribe to a topic: its offsets do not expire then."""
 
     def is_over(self, topic: str, committed: CommittedOffset, *, retention_ms: int, now_ms: int) -> bool:
-        if topic in self.kept_topics:
+        if self.is_read(topic):
             return False
         if committed.expire_timestamp != NO_TIMESTAMP:
             return now_ms >= committed.expire_timestamp
@@ -71,7 +78,9 @@ class Expiry:
         self,
         image: GroupImage,
         membership: Membership,
+        kinds: Mapping[str, GroupsOfKind],
         offsets: Offsets,
+        queues: GroupQueues,
         *,
         settings: GroupSettings,
         clock: Clock,
@@ -81,7 +90,9 @@ class Expiry:
     ) -> None:
         self._image = image
         self._membership = membership
+        self._kinds = kinds
         self._offsets = offsets
+        self._queues = queues
         self._settings = settings
         self._clock = clock
         self._events = events
@@ -108,11 +119,10 @@ class Expiry:
 
     def _expire(self, group_id: str, partitions: list[PartitionKey], piece: _Piece) -> None:
         """Delete the expired offsets among these partitions, and the group if it is empty and has no other offsets."""
-        if group_id in self._image.other_kinds or self._offsets.is_under_way(group_id):
+        if self._offsets.is_under_way(group_id):
             return
-        group = self._membership.find(group_id)
-        retention = None if group is None else _retention(group)
-        if group is None or retention is None:
+        retention, tombstones = self._group_retention(group_id)
+        if retention is None:
             return
         now_ms, retention_ms = self._clock.now_ms(), self._settings.offsets_retention_ms
         over = [
@@ -127,9 +137,27 @@ class Expiry:
             piece.records += [offset_tombstone(group_id, topic, partition) for topic, partition in over]
             piece.expired[group_id] = piece.expired.get(group_id, 0) + len(over)
         nothing_left = len(over) == self._image.offsets.count(group_id) and group_id not in self._image.pending
-        if nothing_left and group.state is GroupState.EMPTY and group_id in self._image.groups:
-            piece.records.append(group_tombstone(group_id))
+        # A group whose records are in flight may have a member by now: it is looked at the next time.
+        if nothing_left and tombstones is not None and not self._queues.is_busy(group_id):
+            piece.records += tombstones()
             piece.removed.append(group_id)
+
+    def _group_retention(self, group_id: str) -> tuple[_Retention | None, Callable[[], list[GroupRecord]] | None]:
+        """The retention of the group's offsets (None: no offset can expire now), and what makes the tombstones of the
+        group's own records if it goes with its last offset."""
+        if (modern := self._image.modern.get(group_id)) is not None:
+            groups = self._kinds[modern.kind]
+            if not groups.has_expiring_offsets(modern):
+                return None, None
+            has_members = modern.member_count > 0
+            return _Retention(is_read=modern.subscribes_to), (
+                None if has_members else partial(groups.tombstones, modern)
+            )
+        group = self._membership.find(group_id)
+        if group is None:
+            return None, None
+        goes = group.state is GroupState.EMPTY and group_id in self._image.groups
+        return _retention(group), (lambda: [group_tombstone(group_id)]) if goes else None
 
     def _change(self, piece: _Piece) -> GroupResult | None:
         if not piece.records:
@@ -146,7 +174,7 @@ class Expiry:
             for group_id in piece.removed:
                 self._events.group_removed(group_id, "it is empty and has no offsets")
 
-        return GroupResult(piece.records, then)
+        return self._queues.watched_of_all(piece.removed, GroupResult(piece.records, then), alone=True)
 
     def forget_topics(self, topics: Mapping[str, bytes]) -> Iterator[GroupResult | None]:
         """Delete the offsets of deleted topics, given by name with their ids. Offsets committed for a new topic of the
@@ -196,5 +224,5 @@ def _retention(group: ClassicGroup) -> _Retention | None:
         return _Retention(metadata.state_timestamp) if metadata is not None and protocol_type else _Retention()
     if group.state is GroupState.STABLE and protocol_type == CONSUMER_PROTOCOL:
         topics = group.subscribed_topics()
-        return None if topics is None else _Retention(kept_topics=topics)
+        return None if topics is None else _Retention(is_read=topics.__contains__)
     return None

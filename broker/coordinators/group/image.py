@@ -6,16 +6,18 @@ nothing: it stays in the log for brokers that know it.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
+from broker.coordinators.group.consumer.group import ConsumerGroup
+from broker.coordinators.group.modern.group import KeptGroup, ModernGroup, NewGroup
 from broker.coordinators.group.offset_table import OffsetTable, pack_offset
 from broker.coordinators.group.pending_offsets import PendingOffsets
 from broker.coordinators.group.requests import CommittedOffset
 from protocol.records.coordinator_records import UnknownRecord
 from protocol.records.group_metadata import (
     KEY_TYPES,
-    ConsumerGroupMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
     GroupRecord,
@@ -23,8 +25,6 @@ from protocol.records.group_metadata import (
     LegacyOffsetCommitValue,
     OffsetCommitKey,
     OffsetCommitValue,
-    ShareGroupMetadataKey,
-    StreamsGroupMetadataKey,
 )
 from protocol.schema import NO_UUID
 from storage.sentinels import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
@@ -41,8 +41,12 @@ _KIND_OF_TYPE: Final = (
 )
 _KINDS: Final = {key: _KIND_OF_TYPE[number] for number, key in KEY_TYPES.items() if number in _KIND_OF_TYPE}
 """The kind of group that records of the other group protocols belong to, by the class of their key."""
-_LAST_KEYS: Final = (ConsumerGroupMetadataKey, ShareGroupMetadataKey, StreamsGroupMetadataKey)
-"""Keys whose tombstone is the last record of a group of their kind."""
+_NEW_GROUPS: Final[Mapping[str, NewGroup]] = {
+    CONSUMER: ConsumerGroup,
+    SHARE: partial(KeptGroup, kind=SHARE),
+    STREAMS: partial(KeptGroup, kind=STREAMS),
+}
+"""How a group is made that a record names for the first time, by kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,31 +79,33 @@ class GroupMetadata:
     """Members by member id, in the order of the record. An empty group has none."""
 
 
+def kind_of_key(key: Any) -> str:
+    """The kind of group that a record with this key of one of the newer protocols belongs to."""
+    return _KINDS[type(key)]
+
+
 class GroupImage:
     """The state of all groups of a partition according to the log."""
 
-    __slots__ = ("groups", "offsets", "other_kinds", "pending")
+    __slots__ = ("groups", "modern", "offsets", "pending")
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupMetadata] = {}
         """Classic groups that have a record of their own; a simple consumer's group has offsets only."""
         self.offsets = OffsetTable()
         self.pending = PendingOffsets()
-        self.other_kinds: dict[str, str] = {}
-        """Groups of protocols that are not served here: the name of the protocol by group id."""
+        self.modern: dict[str, ModernGroup] = {}
+        """Groups of the newer protocols, of every kind, by group id."""
 
     def exists(self, group_id: str) -> bool:
         """Whether the log has a record or an offset of the group."""
         return (
-            group_id in self.groups
-            or group_id in self.offsets
-            or group_id in self.other_kinds
-            or group_id in self.pending
+            group_id in self.groups or group_id in self.offsets or group_id in self.modern or group_id in self.pending
         )
 
     def group_ids(self) -> Iterator[str]:
         """The id of every group that exists, once. No record may be replayed meanwhile."""
-        return iter(dict.fromkeys(chain(self.groups, self.other_kinds, self.offsets.groups(), self.pending.groups())))
+        return iter(dict.fromkeys(chain(self.groups, self.modern, self.offsets.groups(), self.pending.groups())))
 
     def replay(self, record: GroupRecord | UnknownRecord, producer_id: int = NO_PRODUCER_ID) -> None:
         """Apply one record. Offsets with a ``producer_id`` wait for the marker that ends its transaction."""
@@ -137,12 +143,15 @@ class GroupImage:
         else:
             self.groups[key.group] = _metadata(value)
 
-    def _replay_other_kind(self, key: Any, value: object | None, _: int) -> None:
-        kind = _KINDS[type(key)]
-        if value is not None:
-            self.other_kinds[key.group_id] = kind
-        elif isinstance(key, _LAST_KEYS) and self.other_kinds.get(key.group_id) == kind:
-            del self.other_kinds[key.group_id]
+    def _replay_modern(self, key: Any, value: object | None, _: int) -> None:
+        kind, group = _KINDS[type(key)], self.modern.get(key.group_id)
+        if group is None or group.kind != kind:
+            if value is None:
+                return
+            group = self.modern[key.group_id] = _NEW_GROUPS[kind](key.group_id)
+        group.replay(key, value)
+        if group.is_gone:
+            del self.modern[key.group_id]
 
 
 def _committed(value: LegacyOffsetCommitValue) -> CommittedOffset:
@@ -178,5 +187,5 @@ _REPLAY: Final[dict[type[Any], Callable[[GroupImage, Any, Any, int], None]]] = {
     LegacyOffsetCommitKey: GroupImage._replay_offset,
     OffsetCommitKey: GroupImage._replay_offset,
     GroupMetadataKey: GroupImage._replay_group,
-    **dict.fromkeys(_KINDS, GroupImage._replay_other_kind),
+    **dict.fromkeys(_KINDS, GroupImage._replay_modern),
 }

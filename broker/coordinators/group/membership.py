@@ -9,6 +9,7 @@ from broker.coordinators.group.classic_group import ClassicGroup, GroupState, Jo
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.image import GroupImage, GroupMetadata
 from broker.coordinators.group.member import Member
+from broker.coordinators.group.queues import GroupQueues
 from broker.coordinators.group.rebalance import Rebalances
 from broker.coordinators.group.records import GroupResult, group_record
 from broker.coordinators.group.requests import (
@@ -48,9 +49,10 @@ class Membership:
         ids: Ids,
         events: GroupEvents,
         stats: GroupStats,
-        submit: Callable[[GroupResult], None],
+        queues: GroupQueues,
     ) -> None:
         self._settings = settings
+        self._queues = queues
         self._clock = clock
         self._ids = ids
         self._presence = SessionTimers(
@@ -61,11 +63,9 @@ class Membership:
             pending_is_silent=self._pending_is_silent,
         )
         self._rounds = Rebalances(
-            self._presence, settings=settings, clock=clock, wheel=wheel, events=events, stats=stats, submit=submit
+            self._presence, settings=settings, clock=clock, wheel=wheel, events=events, stats=stats, queues=queues
         )
         self._static = StaticMembers(self._presence, self._rounds, clock=clock, events=events)
-        self._creating: dict[str, list[tuple[Join, JoinReply]]] = {}
-        """Joins that wait for the first record of their group, by group id."""
 
     def find(self, group_id: str) -> ClassicGroup | None:
         """The group as it is now; None if it has neither records nor members."""
@@ -82,14 +82,10 @@ class Membership:
         for group in self._presence.load():
             if len(group.members) > self._settings.max_size:
                 why = f"it has {len(group.members)} members, {self._settings.max_size} are allowed"
-                self._rounds.submit(self._rounds.begin(group, why))
+                self._rounds.submit(group, self._rounds.begin(group, why))
 
     def unload(self, code: ErrorCode) -> None:
         """Drop all groups: parked replies get ``code``, and all alarms are cancelled."""
-        creating, self._creating = self._creating, {}
-        for joins in creating.values():
-            for request, reply in joins:
-                reply(Joined(error=code, member_id=request.member_id))
         self._presence.unload(code)
 
     def recorded(self, group_id: str) -> None:
@@ -103,7 +99,7 @@ class Membership:
                 self._presence.forget_pending(group, member_id)
             self._presence.release(group)
         elif not group.is_as_recorded:
-            self._rounds.submit(self._rounds.begin(group, "its members are not those in the log"))
+            self._rounds.submit(group, self._rounds.begin(group, "its members are not those in the log"))
 
     # Joining ----------------------------------------------------------------------------------------------------------
 
@@ -130,19 +126,14 @@ class Membership:
         return ErrorCode.NONE
 
     def _create(self, request: Join, reply: JoinReply) -> GroupResult | None:
-        """Write the group's first record, whatever becomes of the join."""
+        """Write the group's first record, whatever becomes of the join. Nothing else is decided meanwhile."""
         group_id = request.group_id
-        if group_id in self._creating:
-            self._creating[group_id].append((request, reply))
-            return None
-        self._creating[group_id] = [(request, reply)]
 
         def then(error: ErrorCode) -> None:
-            for request, reply in self._creating.pop(group_id, ()):
-                if error is ErrorCode.NONE:
-                    self._rounds.submit(self.join(request, reply))
-                else:
-                    reply(Joined(error=client_error_of(error), member_id=request.member_id))
+            if error is ErrorCode.NONE:
+                self._queues.submit(group_id, self.join(request, reply))
+            else:
+                reply(Joined(error=client_error_of(error), member_id=request.member_id))
 
         return GroupResult([group_record(group_id, GroupMetadata(state_timestamp=self._clock.now_ms()))], then)
 
@@ -326,13 +317,24 @@ class Membership:
         self._silence(group, member)
 
     def _silence(self, group: ClassicGroup, member: Member) -> None:
-        self._presence.depart(group, member, "nothing has been heard of it for too long")
-        self._rounds.submit(self._rounds.left(group, f"member {member.member_id} is silent"))
+        def decision() -> GroupResult | None:
+            if group.members.get(member.member_id) is not member:
+                return None
+            self._presence.depart(group, member, "nothing has been heard of it for too long")
+            return self._rounds.left(group, f"member {member.member_id} is silent")
+
+        self._rounds.decide(group, decision)
 
     def _pending_is_silent(self, group: ClassicGroup, member_id: str) -> None:
         """Remove a member id that was handed out and with which no member has joined in time."""
-        self._presence.forget_pending(group, member_id)
-        self._rounds.submit(self._rounds.expected_no_more(group))
+
+        def decision() -> GroupResult | None:
+            if member_id not in group.pending:
+                return None
+            self._presence.forget_pending(group, member_id)
+            return self._rounds.expected_no_more(group)
+
+        self._rounds.decide(group, decision)
 
 
 def _check_member(group: ClassicGroup | None, request: Sync | Heartbeat) -> ErrorCode:

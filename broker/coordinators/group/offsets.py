@@ -6,12 +6,13 @@ before ours in the log. Where it would make a decision wrong, the decision reads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.image import GroupImage
 from broker.coordinators.group.membership import Membership
+from broker.coordinators.group.modern.kinds import GroupsOfKind
 from broker.coordinators.group.offset_table import PartitionKey
 from broker.coordinators.group.records import GroupResult, offset_record, offset_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, FetchedOffset, OffsetToCommit, TopicPartitionName
@@ -29,10 +30,18 @@ class Offsets:
     """The requests about offsets, for the groups of one partition."""
 
     def __init__(
-        self, image: GroupImage, membership: Membership, *, settings: GroupSettings, clock: Clock, stats: GroupStats
+        self,
+        image: GroupImage,
+        membership: Membership,
+        kinds: Mapping[str, GroupsOfKind],
+        *,
+        settings: GroupSettings,
+        clock: Clock,
+        stats: GroupStats,
     ) -> None:
         self._image = image
         self._membership = membership
+        self._kinds = kinds
         self._settings = settings
         self._clock = clock
         self._stats = stats
@@ -44,7 +53,7 @@ class Offsets:
 
         Offsets in a transaction are pending until the transaction's marker is replayed.
         """
-        group = self._membership.find(request.group_id)
+        group = self._classic(request.group_id)
         refusal = self._refusal(request, group)
         if refusal is not ErrorCode.NONE:
             reply([refusal] * len(request.offsets))
@@ -79,13 +88,22 @@ class Offsets:
         return GroupResult(records, then, request.transaction)
 
     def _refusal(self, request: Commit, group: ClassicGroup | None) -> ErrorCode:
-        if request.group_id in self._image.other_kinds:
-            # The members of other kinds of groups are unknown here, so no member of them can commit.
-            return ErrorCode.NONE if request.generation <= NO_GENERATION else ErrorCode.UNKNOWN_MEMBER_ID
+        if (modern := self._image.modern.get(request.group_id)) is not None:
+            return self._kinds[modern.kind].check_commit(modern, request)
         if group is None:
             # A consumer that is no member may create a group by committing to it.
             return ErrorCode.NONE if request.generation <= NO_GENERATION else request.unknown_group_error
         return group.check_commit(request)
+
+    def _classic(self, group_id: str) -> ClassicGroup | None:
+        return None if group_id in self._image.modern else self._membership.find(group_id)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """NONE if a client may read the group's offsets as this member; None as the id: as no member."""
+        modern = self._image.modern.get(group_id)
+        return (
+            ErrorCode.NONE if modern is None else self._kinds[modern.kind].check_fetch(modern, member_id, member_epoch)
+        )
 
     def _settle(self, request: Commit) -> None:
         left = [commit for commit in self._under_way[request.group_id] if commit is not request]
@@ -119,17 +137,15 @@ class Offsets:
         reply: Callable[[ErrorCode, Sequence[ErrorCode]], None],
     ) -> GroupResult | None:
         """Delete the offsets of these partitions; offsets of topics that a member is subscribed to are kept."""
-        refusal, group = self._refusal_to_delete(group_id)
-        if refusal is not ErrorCode.NONE or group is None:
+        refusal, is_read = self._readers(group_id)
+        if refusal is not ErrorCode.NONE:
             reply(refusal, ())
             return None
         errors = []
         records = []
         known = set(self.known_partitions(group_id))
-        read_topics = frozenset() if group.state is GroupState.EMPTY else group.subscribed_topics()
         for topic, partition in partitions:
-            # Where the subscriptions can't be read, the members may read anything.
-            subscribed = read_topics is None or topic in read_topics
+            subscribed = is_read(topic)
             errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE)
             if not subscribed and (topic, partition) in known:
                 records.append(offset_tombstone(group_id, topic, partition))
@@ -146,18 +162,22 @@ class Offsets:
 
         return GroupResult(records, then)
 
-    def _refusal_to_delete(self, group_id: str) -> tuple[ErrorCode, ClassicGroup | None]:
+    def _readers(self, group_id: str) -> tuple[ErrorCode, Callable[[str], bool]]:
+        """Why no offset of the group may be deleted by request, and whether a member reads a topic."""
         if not group_id:
-            return ErrorCode.INVALID_GROUP_ID, None
-        if group_id in self._image.other_kinds:
-            # The subscriptions of other kinds of groups are unknown here.
-            return ErrorCode.NON_EMPTY_GROUP, None
+            return ErrorCode.INVALID_GROUP_ID, _never_read
+        if (modern := self._image.modern.get(group_id)) is not None:
+            return self._kinds[modern.kind].check_delete_offsets(modern), modern.subscribes_to
         group = self._membership.find(group_id)
         if group is None or group.state is GroupState.DEAD:
-            return ErrorCode.GROUP_ID_NOT_FOUND, None
-        if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL:
-            return ErrorCode.NON_EMPTY_GROUP, None
-        return ErrorCode.NONE, group
+            return ErrorCode.GROUP_ID_NOT_FOUND, _never_read
+        if group.state is GroupState.EMPTY:
+            return ErrorCode.NONE, _never_read
+        if group.protocol_type != CONSUMER_PROTOCOL:
+            return ErrorCode.NON_EMPTY_GROUP, _never_read
+        topics = group.subscribed_topics()
+        # Where the subscriptions can't be read, the members may read anything.
+        return ErrorCode.NONE, lambda topic: topics is None or topic in topics
 
     def known_partitions(self, group_id: str) -> list[PartitionKey]:
         """The partitions with an offset that is committed, in an open transaction, or being written; each once."""
@@ -183,6 +203,10 @@ class Offsets:
 
     def _offsets_under_way(self, group_id: str) -> Iterator[OffsetToCommit]:
         return chain.from_iterable(commit.offsets for commit in reversed(self._under_way.get(group_id, ())))
+
+
+def _never_read(topic: str) -> bool:
+    return False
 
 
 def _characters(text: str) -> int:

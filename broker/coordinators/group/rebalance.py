@@ -13,6 +13,7 @@ from typing import Final
 from broker.coordinators.group.classic_group import ClassicGroup, EmptyingRound, GroupState, JoinRound, SyncRound
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.image import GroupMetadata
+from broker.coordinators.group.queues import GroupQueues
 from broker.coordinators.group.records import GroupResult, group_record
 from broker.coordinators.group.requests import Joined, Sync, Synced, SyncReply
 from broker.coordinators.group.session_timers import SessionTimers
@@ -41,7 +42,7 @@ class Rebalances:
         wheel: TimingWheel,
         events: GroupEvents,
         stats: GroupStats,
-        submit: Callable[[GroupResult], None],
+        queues: GroupQueues,
     ) -> None:
         self._presence = presence
         self._settings = settings
@@ -49,12 +50,15 @@ class Rebalances:
         self._wheel = wheel
         self._events = events
         self._stats = stats
-        self._submit = submit
+        self._queues = queues
 
-    def submit(self, result: GroupResult | None) -> None:
-        """Write a result that no request has asked for."""
-        if result is not None:
-            self._submit(result)
+    def submit(self, group: ClassicGroup, result: GroupResult | None) -> None:
+        """Write what follows from other records of the group."""
+        self._queues.submit(group.group_id, result)
+
+    def decide(self, group: ClassicGroup, decision: Callable[[], GroupResult | None]) -> None:
+        """Decide what no request has asked for: what an alarm has to say."""
+        self._queues.decide_unasked(group.group_id, decision, alone=never)
 
     # Joining ----------------------------------------------------------------------------------------------------------
 
@@ -118,7 +122,7 @@ class Rebalances:
         round_.alarm = self._wheel.add_after(delay_ms, delay_is_over)
 
     def _time_is_up(self, group: ClassicGroup, round_: JoinRound) -> None:
-        self.submit(self._complete(group, round_))
+        self.decide(group, lambda: self._complete(group, round_) if group.round is round_ else None)
 
     def _complete_if_all(self, group: ClassicGroup) -> GroupResult | None:
         round_ = group.round
@@ -187,9 +191,12 @@ class Rebalances:
                 self._presence.release(group)
             else:
                 self._events.write_failed(group.group_id, "that the group is empty", error.name)
-                round_.alarm = self._wheel.add_after(RETRY_MS, lambda: self.submit(self._emptied(group, round_)))
+                round_.alarm = self._wheel.add_after(RETRY_MS, partial(self._empty_again, group, round_))
 
         return GroupResult([group_record(group.group_id, metadata)], then)
+
+    def _empty_again(self, group: ClassicGroup, round_: EmptyingRound) -> None:
+        self.decide(group, lambda: self._emptied(group, round_) if group.round is round_ else None)
 
     # Syncing ----------------------------------------------------------------------------------------------------------
 
@@ -219,7 +226,7 @@ class Rebalances:
             for member in tuple(group.members.values()):
                 if group.answer_sync(member, Synced(error=client_error)):
                     self._presence.hear_of(group, member)
-            self.submit(self.begin(group, f"its assignment could not be written: {error.name}"))
+            self.submit(group, self.begin(group, f"its assignment could not be written: {error.name}"))
             return
         group.round = None
         self._stats.completed_rebalances += 1
@@ -238,6 +245,17 @@ class Rebalances:
 
     def _sync_time_is_up(self, group: ClassicGroup, generation: int) -> None:
         """Remove the members that have joined and not asked for their assignment in time."""
-        for member_id in tuple(group.unsynced):
-            self._presence.depart(group, group.members[member_id], f"it has not synced in generation {generation}")
-        self.submit(self.begin(group, "members have not synced"))
+
+        def decision() -> GroupResult | None:
+            if not group.unsynced or group.generation != generation:
+                return None
+            for member_id in tuple(group.unsynced):
+                self._presence.depart(group, group.members[member_id], f"it has not synced in generation {generation}")
+            return self.begin(group, "members have not synced")
+
+        self.decide(group, decision)
+
+
+def never() -> bool:
+    """A rebalance of a classic group is decided in company."""
+    return False

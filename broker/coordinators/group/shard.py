@@ -7,14 +7,20 @@ with NONE. If the batch can't be written, nothing is replayed and ``then`` is ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.expiry import Expiry
-from broker.coordinators.group.image import CLASSIC, GroupImage
+from broker.coordinators.group.image import CLASSIC, CONSUMER, SHARE, STREAMS, GroupImage, kind_of_key
 from broker.coordinators.group.membership import Membership
+from broker.coordinators.group.modern.group import ModernGroup
+from broker.coordinators.group.modern.kept import KeptGroups
+from broker.coordinators.group.modern.kinds import GroupConfigs, GroupsOfKind, Surroundings
+from broker.coordinators.group.modern.topics import TopicHashes, TopicsView
 from broker.coordinators.group.offsets import Offsets
+from broker.coordinators.group.queues import GroupQueues
 from broker.coordinators.group.records import GroupResult, group_tombstone, offset_tombstone
 from broker.coordinators.group.requests import (
     Commit,
@@ -29,6 +35,7 @@ from broker.coordinators.group.requests import (
     Left,
     ListedGroup,
     Sync,
+    Synced,
     SyncReply,
     TopicPartitionName,
 )
@@ -39,7 +46,7 @@ from broker.runtime.clock import Clock, Ids
 from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 from protocol.records.coordinator_records import UnknownRecord
-from protocol.records.group_metadata import GroupMetadataKey, GroupRecord
+from protocol.records.group_metadata import GroupMetadataKey, GroupRecord, LegacyOffsetCommitKey, OffsetCommitKey
 from storage.sentinels import NO_PRODUCER_ID
 
 
@@ -57,12 +64,20 @@ class GroupShard:
         stats: GroupStats,
         submit: Callable[[GroupResult], None],
         is_archived_by: Callable[[str, str], bool],
+        topics: TopicsView,
+        hashes: TopicHashes,
+        configs: GroupConfigs,
     ) -> None:
-        """``submit`` takes results that no request has asked for: those of alarms. All shards may share ``stats``.
-        ``is_archived_by`` says of a topic and a group whether the topic's retention waits for the group."""
+        """``submit`` takes results that no request has asked for: those of alarms. All shards may share ``stats`` and
+        ``hashes``. ``is_archived_by`` says of a topic and a group whether the topic's retention waits for the group."""
         self.image = GroupImage()
         """The replayed state, for readers."""
         self.stats = stats
+        self._queues = GroupQueues(submit)
+        surroundings = Surroundings(
+            self.image.modern, self._queues, topics, hashes, configs, settings, clock, wheel, ids, events, stats
+        )
+        self._kinds = _state_machines(surroundings)
         self._events = events
         self._membership = Membership(
             self.image,
@@ -71,14 +86,18 @@ class GroupShard:
             wheel=wheel,
             ids=ids,
             events=events,
-            submit=submit,
+            queues=self._queues,
             stats=self.stats,
         )
-        self._offsets = Offsets(self.image, self._membership, settings=settings, clock=clock, stats=self.stats)
+        self._offsets = Offsets(
+            self.image, self._membership, self._kinds, settings=settings, clock=clock, stats=self.stats
+        )
         self._expiry = Expiry(
             self.image,
             self._membership,
+            self._kinds,
             self._offsets,
+            self._queues,
             settings=settings,
             clock=clock,
             events=events,
@@ -88,11 +107,18 @@ class GroupShard:
 
     # Replay -----------------------------------------------------------------------------------------------------------
 
-    def replay(self, record: GroupRecord | UnknownRecord, *, producer_id: int = NO_PRODUCER_ID) -> None:
+    def replay(
+        self, record: GroupRecord | UnknownRecord, *, producer_id: int = NO_PRODUCER_ID, offset: int = -1
+    ) -> None:
         """Apply a record of the log; ``producer_id`` if its batch is part of a transaction."""
         self.image.replay(record, producer_id)
-        if not isinstance(record, UnknownRecord) and isinstance(record.key, GroupMetadataKey):
-            self._membership.recorded(record.key.group)
+        if isinstance(record, UnknownRecord):
+            return
+        key = record.key
+        if isinstance(key, GroupMetadataKey):
+            self._membership.recorded(key.group)
+        elif not isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
+            self._kinds[kind_of_key(key)].replayed(key.group_id)
 
     def replay_marker(self, producer_id: int, *, commits: bool) -> None:
         """Apply the marker that ends the producer's transaction."""
@@ -101,39 +127,96 @@ class GroupShard:
     def loaded(self) -> None:
         """All records of the log are replayed: from now on requests are served."""
         self._membership.loaded()
+        for groups in self._kinds.values():
+            groups.loaded()
 
     def unload(self, code: ErrorCode) -> None:
         """The partition is no longer led here, or is loaded again into another shard: parked replies get ``code``, and
         all alarms are cancelled."""
+        self._queues.unload(code)
         self._membership.unload(code)
+        for groups in self._kinds.values():
+            groups.unload(code)
+
+    def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
+        """Topics were created (``are_new``), deleted, or have got partitions: groups that subscribe to them look at
+        them again."""
+        for groups in self._kinds.values():
+            groups.topics_changed(names, are_new=are_new)
+
+    def _modern(self, group_id: str) -> tuple[ModernGroup, GroupsOfKind] | None:
+        """A group of one of the newer protocols with its state machine."""
+        group = self.image.modern.get(group_id)
+        return None if group is None else (group, self._kinds[group.kind])
 
     # Membership -------------------------------------------------------------------------------------------------------
 
     def join(self, request: Join, reply: JoinReply) -> GroupResult | None:
         """Handle JoinGroup: let a member take part in the next generation."""
-        if request.group_id in self.image.other_kinds:
+        group_id = request.group_id
+
+        def decision() -> GroupResult | None:
+            if group_id not in self.image.modern:
+                return self._membership.join(request, reply)
             reply(Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
             return None
-        return self._membership.join(request, reply)
+
+        def refusal(error: ErrorCode) -> None:
+            reply(Joined(error=error, member_id=request.member_id))
+
+        return self._queues.decide(group_id, decision, refusal, alone=partial(self._is_decided_alone, group_id))
 
     def sync(self, request: Sync, reply: SyncReply) -> GroupResult | None:
         """Handle SyncGroup: answer with the member's assignment."""
-        return self._membership.sync(request, reply)
+        group_id = request.group_id
+
+        def decision() -> GroupResult | None:
+            if group_id not in self.image.modern:
+                return self._membership.sync(request, reply)
+            reply(Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
+            return None
+
+        def refusal(error: ErrorCode) -> None:
+            reply(Synced(error=error))
+
+        return self._queues.decide(group_id, decision, refusal, alone=partial(self._is_decided_alone, group_id))
 
     def heartbeat(self, request: Heartbeat) -> ErrorCode:
         """Handle Heartbeat: begin the member's session anew."""
+        if request.group_id in self.image.modern:
+            return ErrorCode.UNKNOWN_MEMBER_ID
         return self._membership.heartbeat(request)
 
     def leave(
         self, group_id: str, members: Sequence[LeavingMember], reply: Callable[[Left], None]
     ) -> GroupResult | None:
         """Handle LeaveGroup: remove members."""
-        return self._membership.leave(group_id, members, reply)
+
+        def decision() -> GroupResult | None:
+            if group_id not in self.image.modern:
+                return self._membership.leave(group_id, members, reply)
+            reply(Left(members=[ErrorCode.UNKNOWN_MEMBER_ID] * len(members)))
+            return None
+
+        def refusal(error: ErrorCode) -> None:
+            reply(Left(error=error))
+
+        return self._queues.decide(group_id, decision, refusal, alone=partial(self._is_decided_alone, group_id))
+
+    def _is_decided_alone(self, group_id: str) -> bool:
+        """Whether a request of the classic protocol is decided while nothing of the group is in flight: where it makes
+        the group, and in a group that is not a classic group."""
+        return group_id in self.image.modern or self._membership.find(group_id) is None
 
     def expire_members(self, group_id: str, member: str | None) -> int:
         """Remove a group's members, or the one with this member id or instance id (None: all), as if their session
         timeouts were over. Return how many were removed."""
-        return self._membership.expire(group_id, member)
+        if (modern := self._modern(group_id)) is None:
+            return self._membership.expire(group_id, member)
+        group, groups = modern
+        removed, result = groups.expire_members(group, member)
+        self._queues.submit(group_id, result)
+        return removed
 
     # Offsets ----------------------------------------------------------------------------------------------------------
 
@@ -147,6 +230,10 @@ class GroupShard:
         """The committed offsets of ``partitions``, or of all partitions (None). A group that does not exist has no
         committed offsets, which is no error."""
         return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """NONE if a client may read the group's offsets as this member; None as the id: as no member."""
+        return self._offsets.check_fetch(group_id, member_id, member_epoch)
 
     def delete_offsets(
         self,
@@ -177,14 +264,15 @@ class GroupShard:
     # Groups -----------------------------------------------------------------------------------------------------------
 
     def kind_of(self, group_id: str) -> str | None:
-        """``classic``, or the kind of another protocol's group in the log; None if there is no such group."""
-        if (kind := self.image.other_kinds.get(group_id)) is not None:
-            return kind
+        """The kind of the group: ``classic``, ``consumer``, ``share`` or ``streams``; None if there is no such
+        group."""
+        if (group := self.image.modern.get(group_id)) is not None:
+            return group.kind
         return None if self._membership.find(group_id) is None else CLASSIC
 
     def describe(self, group_id: str) -> DescribedGroup | None:
         """A classic group as it is now; None if there is no such group, or it is of another kind."""
-        group = None if group_id in self.image.other_kinds else self._membership.find(group_id)
+        group = None if group_id in self.image.modern else self._membership.find(group_id)
         return None if group is None else _describe(group)
 
     def group_ids(self) -> Sequence[str]:
@@ -193,13 +281,13 @@ class GroupShard:
 
     def glance(self, group_id: str) -> ListedGroup | None:
         """A group as ListGroups lists it; None if it does not exist (any more)."""
-        if (kind := self.image.other_kinds.get(group_id)) is not None:
-            # A group of another kind has no members here.
-            return ListedGroup(group_id, kind, GroupState.EMPTY.value, kind, 0)
-        group = self._membership.find(group_id)
-        if group is None:
+        if (modern := self._modern(group_id)) is not None:
+            group, groups = modern
+            return groups.glance(group)
+        classic = self._membership.find(group_id)
+        if classic is None:
             return None
-        return ListedGroup(group_id, group.protocol_type, group.state.value, CLASSIC, len(group.members))
+        return ListedGroup(group_id, classic.protocol_type, classic.state.value, CLASSIC, len(classic.members))
 
     def list(self) -> Iterator[ListedGroup]:
         """All groups, as ListGroups lists them."""
@@ -209,27 +297,41 @@ class GroupShard:
 
     def delete(self, group_id: str, reply: Callable[[ErrorCode], None]) -> GroupResult | None:
         """Delete a group without members, with its offsets."""
-        group = self._membership.find(group_id)
-        if group_id in self.image.other_kinds:
-            # Other records of such a group are not ours to remove.
-            reply(ErrorCode.NON_EMPTY_GROUP)
-            return None
-        if group is None or group.state is GroupState.DEAD:
-            reply(ErrorCode.GROUP_ID_NOT_FOUND)
-            return None
-        if group.state is not GroupState.EMPTY:
-            reply(ErrorCode.NON_EMPTY_GROUP)
-            return None
-        partitions = self._offsets.known_partitions(group_id)
-        records = [offset_tombstone(group_id, topic, partition) for topic, partition in partitions]
-        records.append(group_tombstone(group_id))
+
+        def decision() -> GroupResult | None:
+            refusal, tombstones = self._deletion(group_id)
+            if refusal is not ErrorCode.NONE:
+                reply(refusal)
+                return None
+            partitions = self._offsets.known_partitions(group_id)
+            records = [offset_tombstone(group_id, topic, partition) for topic, partition in partitions]
+            return GroupResult([*records, *tombstones], then)
 
         def then(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
                 self._events.group_removed(group_id, "it was deleted by request")
             reply(client_error_of(error))
 
-        return GroupResult(records, then)
+        return self._queues.decide(group_id, decision, reply)
+
+    def _deletion(self, group_id: str) -> tuple[ErrorCode, Sequence[GroupRecord]]:
+        """Whether the group may be deleted, and the tombstones of its own records."""
+        if (modern := self._modern(group_id)) is not None:
+            group, groups = modern
+            refusal = groups.check_delete(group)
+            return refusal, groups.tombstones(group) if refusal is ErrorCode.NONE else []
+        classic = self._membership.find(group_id)
+        if classic is None or classic.state is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND, []
+        if classic.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP, []
+        return ErrorCode.NONE, [group_tombstone(group_id)]
+
+
+def _state_machines(surroundings: Surroundings) -> dict[str, GroupsOfKind]:
+    """The state machine of each kind of groups of the newer protocols."""
+    kept = KeptGroups()
+    return {CONSUMER: kept, SHARE: kept, STREAMS: kept}
 
 
 def _describe(group: ClassicGroup) -> DescribedGroup:

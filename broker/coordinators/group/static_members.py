@@ -67,7 +67,9 @@ class StaticMembers:
                     self._take_back(group, old, new, error)
             if not group.replacements_under_way and not group.is_as_recorded:
                 # The record with the new member id has failed; a later record, which names the id too, is in the log.
-                self._rounds.submit(self._rounds.begin(group, "the ids of static members are not those in the log"))
+                self._rounds.submit(
+                    group, self._rounds.begin(group, "the ids of static members are not those in the log")
+                )
 
         return GroupResult([group_record(group.group_id, metadata)], then)
 

@@ -61,7 +61,8 @@ class SharePersister(Protocol):
     def read(
         self, key: SharePartitionKey, leader_epoch: int, then: Callable[[ErrorCode, ShareState | None], None]
     ) -> None:
-        """Read the state, and remember the epoch of the leader that reads."""
+        """Read the state, and remember the epoch of the leader that reads. The count is `NOT_COUNTED`: the answer of a
+        coordinator at another node does not have it."""
 
     def write(self, key: SharePartitionKey, state: ShareState, then: Callable[[ErrorCode], None]) -> None:
         """Merge ``state.batches`` into what is stored, and move the start offset."""

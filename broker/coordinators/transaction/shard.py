@@ -112,7 +112,9 @@ class TransactionShard:
 
     # Replay
 
-    def replay(self, record: TransactionRecord | UnknownRecord, *, producer_id: int = NO_PRODUCER_ID) -> None:
+    def replay(
+        self, record: TransactionRecord | UnknownRecord, *, producer_id: int = NO_PRODUCER_ID, offset: int = -1
+    ) -> None:
         """Apply a record of the log; no record of this topic is ever part of a transaction."""
         self.image.replay(record)
 

@@ -123,11 +123,7 @@ def test_the_variables_of_kafkas_own_compose_file_are_all_understood() -> None:
         Listener(name="PLAINTEXT", host="", port=19092),
     )
     assert settings.advertised_listeners[1] == Listener(name="PLAINTEXT", host="broker", port=19092)
-    assert said == [
-        "not asked, because this node is its own controller: controller.quorum.voters",
-        "accepted without effect here: "
-        "share.coordinator.state.topic.min.isr, share.coordinator.state.topic.replication.factor",
-    ]
+    assert said == ["not asked, because this node is its own controller: controller.quorum.voters"]
 
 
 def test_a_container_that_is_told_nothing_is_reached_where_its_port_is_published() -> None:

@@ -14,6 +14,7 @@ import broker.coordinators
 HOME = Path(broker.coordinators.__path__[0])
 OWNERS = [
     *(HOME / "group" / name for name in ("image.py", "offset_table.py", "pending_offsets.py")),
+    *(HOME / "group" / name for name in ("modern/group.py", "consumer/group.py")),
     HOME / "transaction" / "image.py",
 ]
 """Modules that are the state: whatever is changed in them is taken for it."""

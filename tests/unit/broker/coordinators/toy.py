@@ -58,7 +58,7 @@ class Register:
             yield CoordinatorResult([Entry(key, None)], lambda _: None)
         yield None
 
-    def replay(self, record: Entry, *, producer_id: int = -1) -> None:
+    def replay(self, record: Entry, *, producer_id: int = -1, offset: int = -1) -> None:
         self.replayed.append(record)
         values = self.values if producer_id < 0 else self.in_transactions.setdefault(producer_id, {})
         if record.value is None:

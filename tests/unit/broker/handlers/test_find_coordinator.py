@@ -90,12 +90,14 @@ def test_share_groups_are_not_known_before_version_6(broker: InProcessBroker, ve
 
 
 @serves(FindCoordinatorRequest, E.INVALID_REQUEST, E.COORDINATOR_NOT_AVAILABLE, versions=[6])
-def test_nobody_coordinates_share_groups(broker: InProcessBroker) -> None:
+def test_the_topic_of_share_groups_is_created_with_the_first_request_for_it(broker: InProcessBroker) -> None:
     good = [f"group:{NO_ID}:0", f"a:group:{NO_ID}:0", f"group:{NO_ID}:-1"]
     bad = ["group", f"group:{NO_ID}", f":{NO_ID}:0", f"group:{NO_ID}:x", "group:short:0"]
-    assert codes(broker, 6, *good, key_type=SHARE) == [E.COORDINATOR_NOT_AVAILABLE] * len(good)
     assert codes(broker, 6, *bad, key_type=SHARE) == [E.INVALID_REQUEST] * len(bad)
     assert broker.topics() == set()
+    assert codes(broker, 6, *good, key_type=SHARE) == [E.COORDINATOR_NOT_AVAILABLE] * len(good)
+    broker.wait_until(lambda: codes(broker, 6, *good, key_type=SHARE) == [E.NONE] * len(good))
+    assert broker.topics() == {"__share_group_state"}
 
 
 @serves(FindCoordinatorRequest, E.GROUP_AUTHORIZATION_FAILED)

@@ -1,7 +1,5 @@
 """Consumer groups of the newer protocol, share groups and streams groups through the codec: there are none."""
 
-from typing import Any
-
 import pytest
 
 from dev.serving import every_version, serves
@@ -13,13 +11,6 @@ from protocol.messages.share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequest,
-)
-from protocol.messages.share_group_state import (
-    DeleteShareGroupStateRequest,
-    InitializeShareGroupStateRequest,
-    ReadShareGroupStateRequest,
-    ReadShareGroupStateSummaryRequest,
-    WriteShareGroupStateRequest,
 )
 from protocol.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from protocol.messages.streams_groups import (
@@ -130,34 +121,6 @@ def test_no_offsets_of_share_groups_are_changed(broker: InProcessBroker) -> None
     for request in asked:
         answer = broker.ask(request, 0)
         assert (answer.error_code, answer.responses) == (E.UNSUPPORTED_VERSION, [])
-
-
-STATE_REQUESTS: list[tuple[type[Any], dict[str, Any]]] = [
-    (InitializeShareGroupStateRequest, {"state_epoch": 0, "start_offset": 0}),
-    (ReadShareGroupStateRequest, {"leader_epoch": 0}),
-    (WriteShareGroupStateRequest, {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "state_batches": []}),
-    (DeleteShareGroupStateRequest, {}),
-    (ReadShareGroupStateSummaryRequest, {"leader_epoch": 0}),
-]
-
-
-@serves(InitializeShareGroupStateRequest, E.NOT_COORDINATOR, versions=[0])
-@serves(ReadShareGroupStateRequest, E.NOT_COORDINATOR, versions=[0])
-@serves(WriteShareGroupStateRequest, E.NOT_COORDINATOR, versions=[0, 1])
-@serves(DeleteShareGroupStateRequest, E.NOT_COORDINATOR, versions=[0])
-@serves(ReadShareGroupStateSummaryRequest, E.NOT_COORDINATOR, versions=[0, 1])
-def test_the_state_of_share_groups_is_kept_nowhere(broker: InProcessBroker) -> None:
-    for cls, fields in STATE_REQUESTS:
-        topic = cls.Topic
-        partitions = [topic.Partition(partition=index, **fields) for index in (0, 3)]
-        asked = cls(group_id="workers", topics=[topic(topic_id=ID, partitions=partitions)])
-        for version in range(2 if cls in (WriteShareGroupStateRequest, ReadShareGroupStateSummaryRequest) else 1):
-            (result,) = broker.ask(asked, version).results
-            assert result.topic_id == ID
-            assert [(one.partition, one.error_code) for one in result.partitions] == [
-                (0, E.NOT_COORDINATOR),
-                (3, E.NOT_COORDINATOR),
-            ]
 
 
 @serves(StreamsGroupHeartbeatRequest, E.UNSUPPORTED_VERSION)

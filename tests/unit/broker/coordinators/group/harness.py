@@ -16,6 +16,7 @@ from collections import deque
 from typing import NamedTuple
 
 from broker.coordinators.group.image import GroupImage
+from broker.coordinators.group.modern.topics import GroupTopic, TopicHashes
 from broker.coordinators.group.requests import (
     Commit,
     Heartbeat,
@@ -94,17 +95,25 @@ class Marker(NamedTuple):
 class Written:
     """A change that is under way: records, in a producer's transaction or in none (-1), or a marker."""
 
-    def __init__(self, stored, then, producer_id=-1, marker=None):
+    def __init__(self, stored, then, producer_id=-1, marker=None, late=None):
         self.stored = stored
         self.producer_id = producer_id
         self.marker = marker
         self._then = then
+        self._late = late
 
     def entries(self):
         """What the log has once the change stands."""
         if self.marker is not None:
             return [self.marker]
         return [(*stored, self.producer_id) for stored in self.stored]
+
+    def tell_late(self):
+        """It takes longer than a client waits."""
+        if self._late is not None:
+            self._late()
+        else:
+            self.tell(ErrorCode.REQUEST_TIMED_OUT)
 
     def tell(self, error):
         then, self._then = self._then, None
@@ -130,7 +139,7 @@ class PartitionWriter:
         if change is None:
             return
         producer_id = -1 if change.transaction is None else change.transaction.producer_id
-        self._write(Written([_stored(record) for record in change.records], change.then, producer_id))
+        self._write(Written([_stored(record) for record in change.records], change.then, producer_id, late=change.late))
 
     def append_marker(self, producer_id, then, *, commits):
         self._write(Written([], then, marker=Marker(producer_id, commits)))
@@ -167,7 +176,7 @@ class PartitionWriter:
     def time_out(self):
         """Whoever waits for what is under way is told that it took too long. It will stand or fail all the same."""
         for written in tuple(self.under_way):
-            written.tell(ErrorCode.REQUEST_TIMED_OUT)
+            written.tell_late()
 
     def close(self, *, keeps_what_is_under_way):
         """Nobody is told any more what becomes of what is under way."""
@@ -205,6 +214,34 @@ def _stored(record):
     return encode_group_key(record.key), value
 
 
+class Topics:
+    """The topics of the cluster, which tests create, enlarge and delete. Tell the shard of it: `Coordinator.topic`."""
+
+    def __init__(self):
+        self.by_name = {}
+        self.version = 0
+
+    def put(self, name, partitions, racks=(), topic_id=None):
+        self.version += 1
+        known = self.by_name.get(name)
+        topic_id = topic_id or (known.topic_id if known else self.version.to_bytes(16, "big"))
+        self.by_name[name] = GroupTopic(name, topic_id, partitions, racks)
+        return self.by_name[name]
+
+    def delete(self, name):
+        self.version += 1
+        del self.by_name[name]
+
+    def of_name(self, name):
+        return self.by_name.get(name)
+
+    def of_id(self, topic_id):
+        return next((topic for topic in self.by_name.values() if topic.topic_id == topic_id), None)
+
+    def names(self):
+        return iter(self.by_name)
+
+
 class Coordinator:
     """One shard and everything around it."""
 
@@ -216,6 +253,12 @@ class Coordinator:
         self.writer = PartitionWriter()
         self.settings = GroupSettings(**settings)
         self.archived_by = set()  # topics, each with the group that its retention waits for
+        self.topics = Topics()
+        self.configs = {
+            "consumer.session.timeout.ms": 45_000,
+            "consumer.heartbeat.interval.ms": 5_000,
+            "consumer.assignment.interval.ms": 0,
+        }
         self.shard = self._new_shard()
         self.writer.stands(*((*stored, -1) for stored in log))
         self.writer.load(self.shard)
@@ -231,6 +274,9 @@ class Coordinator:
             stats=GroupStats(),
             submit=self.writer.append,
             is_archived_by=lambda topic, group_id: (topic, group_id) in self.archived_by,
+            topics=self.topics,
+            hashes=TopicHashes(self.topics),
+            configs=lambda group_id, key: self.configs[key],
         )
         self.writer.shard = shard
         return shard

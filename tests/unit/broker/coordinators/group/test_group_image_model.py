@@ -150,7 +150,7 @@ def as_committed(value):
 def seen(image):
     return (
         {group: (value.generation, list(value.members)) for group, value in image.groups.items()},
-        set(image.other_kinds),
+        set(image.modern),
         {
             (group, name.topic, name.partition): committed
             for group in image.offsets.groups()

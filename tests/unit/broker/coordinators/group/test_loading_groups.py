@@ -194,6 +194,7 @@ def test_whoever_waits_is_told_that_it_has_to_look_for_its_coordinator():
     handed_out = groups.member("v", group_id="h")
     handed_out.asks_to_join()
 
+    groups.writer.close(keeps_what_is_under_way=False)
     groups.shard.unload(ErrorCode.NOT_COORDINATOR)
 
     assert [reply.answer.error for reply in joining] == [ErrorCode.NOT_COORDINATOR] * 2

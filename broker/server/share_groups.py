@@ -1,0 +1,136 @@
+"""ShareGroups: what delivers records to share groups, put together at the first request of one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from broker.controller.client import ControllerClient
+from broker.metadata.cache import MetadataCache
+from broker.metadata.configs import ConfigView
+from broker.metrics.sources import MetricSources
+from broker.replication.replica_manager import ReplicaManager
+from broker.runtime.purgatory import Purgatory
+from broker.runtime.services import Services
+from broker.runtime.timing_wheel import TimingWheel
+from config.broker_settings import BrokerSettings
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.controller.topic_creation import TopicResult
+    from broker.coordinators.share.persister import SharePersister
+    from broker.share.group_configs import ShareGroupConfigs
+    from broker.share.sessions import ShareSessions
+    from broker.share.share_partitions import SharePartitions
+    from broker.share.stats import ShareGroupStats
+
+log = logging.getLogger(__name__)
+
+TOPIC_CREATION_MS = 30_000
+"""How long a dead letter queue may take to be created."""
+
+
+class ShareGroups:
+    """The share groups of one broker, as the leader of partitions sees them."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        services: Services,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        config_view: ConfigView,
+        persister: SharePersister,
+        controller: ControllerClient | None,
+        sources: MetricSources,
+    ) -> None:
+        """``controller``: None where the controllers are other nodes."""
+        self._settings = settings
+        self._services = services
+        self._replicas = replicas
+        self._metadata = metadata
+        self._config_view = config_view
+        self._controller = controller
+        self.persister = persister
+        """Keeps the state of share partitions."""
+        self.wheel: TimingWheel = services.wheel
+        self.purgatory = Purgatory(
+            services.wheel, purge_interval=settings.share_fetch_purgatory_purge_interval_requests
+        )
+        """Where share fetches wait."""
+        self._sources = sources
+        sources.share_fetch_purgatory = self.purgatory
+
+    @cached_property
+    def configs(self) -> ShareGroupConfigs:
+        """The settings of groups."""
+        from broker.share.group_configs import ShareGroupConfigs
+
+        return ShareGroupConfigs(self._config_view, self._metadata)
+
+    @cached_property
+    def stats(self) -> ShareGroupStats:
+        """What is counted of all groups."""
+        from broker.share.stats import ShareGroupStats
+
+        return ShareGroupStats()
+
+    @cached_property
+    def partitions(self) -> SharePartitions:
+        """The share partitions."""
+        from broker.share.dead_letters import DeadLetters
+        from broker.share.share_partitions import SharePartitions
+
+        services = self._services
+        made = self._sources.share_partitions = SharePartitions(
+            self._replicas,
+            self.persister,
+            self.configs,
+            clock=services.clock,
+            wheel=services.wheel,
+            purgatory=self.purgatory,
+            read_ahead=services.read_ahead,
+            dead_letters=DeadLetters(
+                self._replicas,
+                self._metadata,
+                self.configs,
+                topic_config=self._config_view.topic_config,
+                create_topic=self._create_topic,
+                clock=services.clock,
+                wheel=services.wheel,
+                stats=self.stats,
+            ),
+            stats=self.stats,
+        )
+        return made
+
+    @cached_property
+    def sessions(self) -> ShareSessions:
+        """The share sessions. Records of a session that ends with its connection are released."""
+        from broker.share.sessions import ShareSessions
+
+        made = self._sources.share_sessions = ShareSessions(
+            self._settings.group_share_max_share_sessions,
+            on_ended=self.partitions.release,
+            on_left=self.partitions.remove_group,
+        )
+        return made
+
+    def _create_topic(self, name: str, configs: tuple[tuple[str, str], ...], then: Callable[[], None]) -> None:
+        if self._controller is None:
+            log.error("the dead letter queue %s is not created: the controllers are other nodes", name)
+            then()
+            return
+        from broker.controller.topic_creation import NewTopic
+
+        def created(results: list[TopicResult]) -> None:
+            for result in results:
+                if result.error is not ErrorCode.NONE:
+                    log.error("the dead letter queue %s is not created: %s", name, result.message)
+            then()
+
+        self._controller.create_topics(
+            [NewTopic(name, configs=configs)], timeout_ms=TOPIC_CREATION_MS, validate_only=False, then=created
+        )
