@@ -24,13 +24,14 @@ from broker.coordinators.share.requests import (
     Write,
 )
 from broker.coordinators.share.settings import ShareSettings
-from broker.coordinators.share.state import NO_EPOCH, SharePartitionState
+from broker.coordinators.share.state import SharePartitionState
 from broker.coordinators.share.stats import ShareStats
 from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.records.coordinator_records import UnknownRecord
 from protocol.records.share_state import ShareStateRecord
+from storage.sentinels import NO_EPOCH
 
 DONE: Final = StateAnswer()
 

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 from broker.coordinators.share.batches import combine
 from broker.coordinators.share.persister import NO_START_OFFSET, StateBatch
 from protocol.records.share_state import ShareSnapshotValue, ShareUpdateValue
+from storage.sentinels import NO_EPOCH
 
-NO_EPOCH: Final = -1
 NEVER_INITIALIZED: Final = 0
 """The state epoch of a share partition of which an update has been found and no snapshot."""
 

@@ -76,11 +76,7 @@ def test_kafkas_own_server_properties_is_accepted_as_it_is(tmp_path: Path) -> No
     assert settings.advertised_controller_listeners == (listener("CONTROLLER", "localhost", 9093),)
     assert settings.controller_port(client_port=9092) == 9093
     assert settings.socket_send_buffer_bytes == 102400
-    assert notices == [
-        "not asked, because this node is its own controller: controller.quorum.bootstrap.servers",
-        "accepted without effect here: "
-        "share.coordinator.state.topic.min.isr, share.coordinator.state.topic.replication.factor",
-    ]
+    assert notices == ["not asked, because this node is its own controller: controller.quorum.bootstrap.servers"]
 
 
 def test_the_command_line_wins_over_the_file_and_of_two_overrides_the_later(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ ENTRIES = (
         "membership",
     ),
     *("metadata", "metrics", "network", "peers", "raft", "replication", "request", "runtime", "security", "server"),
-    "tools",
+    *("share", "tools"),
 )
 
 
