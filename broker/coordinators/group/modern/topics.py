@@ -6,7 +6,7 @@ import struct as binary
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from broker.coordinators.group.modern.xxh3 import xxh3_64
+from xxhash import xxh3_64_intdigest
 
 _MAGIC: Final = b"\0"
 """The version of the hash."""
@@ -57,7 +57,7 @@ class TopicHashes:
         """The hash of all these topics together, as records have it (signed). Topics that do not exist do not count;
         without any topic it is 0."""
         hashes = [_LONG.pack(found) for name in sorted(names, key=_java_order) if (found := self._of(name)) is not None]
-        return _signed(xxh3_64(b"".join(hashes))) if hashes else 0
+        return _signed(xxh3_64_intdigest(b"".join(hashes))) if hashes else 0
 
     def _of(self, name: str) -> int | None:
         topic = self._topics.of_name(name)
@@ -77,7 +77,7 @@ def topic_hash(topic: GroupTopic) -> int:
         racks = topic.racks[partition] if partition < len(topic.racks) else ()
         for rack in racks:
             parts += [_INT.pack(_length(rack)), _string(rack)]
-    return xxh3_64(b"".join(parts))
+    return xxh3_64_intdigest(b"".join(parts))
 
 
 def _string(text: str) -> bytes:
