@@ -312,6 +312,7 @@ class BrokerServer:
             group_coordinators=components.group_coordinator.groups,
             transaction_coordinator=components.transaction_coordinator,
             share_coordinator=components.share_coordinator,
+            share_persister=components.share_persister,
             verifier=components.verifier,
             marker_appender=components.marker_appender,
             worker=self.services.housekeeper,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.controller.client import AutoCreation, ControllerClient
 from broker.coordinators.group_coordinator import Groups
 from broker.coordinators.marker_appender import MarkerAppender
+from broker.coordinators.share.persister import SharePersister
 from broker.coordinators.share_coordinator import ShareCoordinator
 from broker.coordinators.transaction.verification import PartitionVerifier
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
@@ -68,7 +69,9 @@ if TYPE_CHECKING:
     from broker.handlers.registrations import RegistrationsHandler
     from broker.handlers.sasl import SaslHandler
     from broker.handlers.scram_credentials import ScramCredentialsHandler
+    from broker.handlers.share_group_offsets import ShareGroupOffsetsHandler
     from broker.handlers.share_group_state import ShareGroupStateHandler
+    from broker.handlers.share_groups import ShareGroupsHandler
     from broker.handlers.topic_partitions import TopicPartitionsHandler
     from broker.handlers.topics import TopicsHandler
     from broker.handlers.transaction_listings import TransactionListingsHandler
@@ -103,6 +106,7 @@ class Handlers:
     group_coordinators: Groups
     transaction_coordinator: TransactionCoordinator
     share_coordinator: ShareCoordinator
+    share_persister: SharePersister
     verifier: PartitionVerifier
     marker_appender: MarkerAppender
     worker: WorkerThread
@@ -357,6 +361,20 @@ class Handlers:
         from broker.handlers.registrations import RegistrationsHandler
 
         return RegistrationsHandler(self.controller)
+
+    @cached_property
+    def share_groups(self) -> "ShareGroupsHandler":
+        from broker.handlers.share_groups import ShareGroupsHandler
+
+        return ShareGroupsHandler(self.group_coordinators, self.metadata_cache)
+
+    @cached_property
+    def share_group_offsets(self) -> "ShareGroupOffsetsHandler":
+        from broker.handlers.share_group_offsets import ShareGroupOffsetsHandler
+
+        return ShareGroupOffsetsHandler(
+            self.group_coordinators, self.share_persister, self.replicas, self.metadata_cache
+        )
 
     @cached_property
     def share_group_state(self) -> "ShareGroupStateHandler":
