@@ -10,6 +10,7 @@ from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group_trace import GroupTrace
 from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.coordinators.shard import ShardType, Submit
+from broker.coordinators.share.persister import SharePersister
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
@@ -50,6 +51,7 @@ class GroupCoordinator:
         slices: TimeSlices,
         reader: WorkerThread,
         scheduler: Scheduler,
+        persister: SharePersister,
     ) -> None:
         def is_archived_by(topic: str, group_id: str) -> bool:
             return configs.archive_group(topic) == group_id
@@ -76,6 +78,8 @@ class GroupCoordinator:
                 max_size=settings.group_max_size,
                 offset_metadata_max_bytes=settings.offset_metadata_max_bytes,
                 offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
+                share_max_size=settings.group_share_max_size,
+                share_initialize_retry_ms=settings.group_share_initialize_retry_interval_ms,
             )
 
             topics = GroupTopics(metadata)
@@ -95,6 +99,7 @@ class GroupCoordinator:
                     topics=topics,
                     hashes=hashes,
                     configs=group_configs,
+                    persister=persister,
                 )
 
             return ShardType(make_shard, decode_group_record, encode_group_record)

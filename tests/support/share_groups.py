@@ -12,8 +12,7 @@ from broker.coordinators.share.persister import (
     ShareState,
     StateBatch,
 )
-from broker.metadata.image.features import FeaturesImage
-from broker.share.group_configs import SHARE_VERSION
+from broker.metadata.image.features import SHARE_VERSION, FeaturesImage
 from protocol.errors import ErrorCode
 from protocol.messages.share_fetch import (
     ShareAcknowledgeRequest,
@@ -123,7 +122,7 @@ def batch_header(
 def enable_share_groups(broker: InProcessBroker, level: int = 2) -> InMemoryPersister:
     """Let a broker serve share groups, whose state is kept in memory; ``level`` is that of share.version."""
     persister = InMemoryPersister()
-    groups = broker.server.share_groups
+    groups = broker.server.share_delivery
     assert groups is not None
     groups.persister = persister
     finalise(broker, level)

@@ -5,7 +5,7 @@ class GroupStats:
     """Counters since the start of the broker. They outlive the shards: loading a partition again does not reset
     them."""
 
-    __slots__ = ("committed_offsets", "completed_rebalances", "deleted_offsets", "expired_offsets")
+    __slots__ = ("committed_offsets", "completed_rebalances", "deleted_offsets", "expired_offsets", "share_rebalances")
 
     def __init__(self) -> None:
         self.committed_offsets = 0
@@ -14,3 +14,5 @@ class GroupStats:
         self.expired_offsets = 0
         self.completed_rebalances = 0
         """Generations whose assignment has been stored."""
+        self.share_rebalances = 0
+        """New epochs of share groups that came with a heartbeat."""

@@ -1,4 +1,4 @@
-"""ShareGroups: what delivers records to share groups, put together at the first request of one."""
+"""ShareDelivery: what delivers records to share groups, put together at the first request of one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOPIC_CREATION_MS = 30_000
 """How long a dead letter queue may take to be created."""
 
 
-class ShareGroups:
+class ShareDelivery:
     """The share groups of one broker, as the leader of partitions sees them."""
 
     def __init__(
@@ -57,7 +57,7 @@ class ShareGroups:
         """Keeps the state of share partitions."""
         self.wheel: TimingWheel = services.wheel
         self.purgatory = Purgatory(
-            services.wheel, purge_interval=settings.share_fetch_purgatory_purge_interval_requests
+            services.fetch_wheel, purge_interval=settings.share_fetch_purgatory_purge_interval_requests
         )
         """Where share fetches wait."""
         self._sources = sources
