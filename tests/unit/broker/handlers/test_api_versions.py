@@ -106,7 +106,13 @@ def test_the_versions_are_those_of_apache_kafka(broker: InProcessBroker, version
     ("version", "supported"),
     [
         (3, {"metadata.version"}),
-        (4, {"metadata.version", "kraft.version", "transaction.version", "eligible.leader.replicas.version"}),
+        (
+            4,
+            {
+                *("metadata.version", "kraft.version", "transaction.version", "share.version"),
+                "eligible.leader.replicas.version",
+            },
+        ),
     ],
 )
 def test_features_from_level_0_are_for_those_who_can_read_them(
