@@ -1,9 +1,9 @@
 """What ten thousand strangers cost who begin a handshake and never end it, and whether others notice.
 
 `python -m bench.half_open` starts a broker for each kind of handshake, opens `--count` connections from several
-addresses, leaves them where they are, and waits until the broker has closed all of them. A client on another listener
-produces a record a time meanwhile. The kinds: half a ClientHello, a TLS handshake up to the broker's answer, a SCRAM
-login up to the broker's challenge.
+addresses, leaves them where they are, waits until the broker has closed all of them, and opens as many again. A client
+on another listener produces a record a time meanwhile. The kinds: half a ClientHello, a TLS handshake up to the
+broker's answer, a SCRAM login up to the broker's challenge.
 """
 
 from __future__ import annotations
@@ -175,6 +175,11 @@ def measure(kind: str, count: int, timeout_s: float) -> bool:
             left = wait_until_closed(connections, 2 * timeout_s + 30)
             gone = time.monotonic()
             gone_mb = memory_mb(broker.process.pid)[0]
+            for connection in connections:
+                connection.close()
+            connections = connect_many(f"127.0.0.1:{broker.ports[listener]}", count)
+            begin(connections)
+            again_mb = memory_mb(broker.process.pid)[0]
             ours.send("stop")
             took = ours.recv()
         finally:
@@ -183,9 +188,10 @@ def measure(kind: str, count: int, timeout_s: float) -> bool:
             neighbour.terminate()
             neighbour.join()
             broker.close()
+    more_mb = [mb - before_mb for mb in (held_mb, gone_mb, again_mb)]
     sys.stdout.write(
-        f"{kind}: {count} in {held - came:.1f} s; {held_mb - before_mb:.0f} MB more "
-        f"({(held_mb - before_mb) * 1000 / count:.1f} KB each), {gone_mb - before_mb:.0f} MB when they are gone; "
+        f"{kind}: {count} in {held - came:.1f} s; {more_mb[0]:.0f} MB more ({more_mb[0] * 1000 / count:.1f} KB each), "
+        f"{more_mb[1]:.0f} MB when they are gone, {more_mb[2]:.0f} MB with as many again; "
         f"{left} open {gone - held:.0f} s later (limit {timeout_s:.0f} s)\n"
         f"  a record beside them (p50 / p99 / longest): alone {told(took, began, came)}, while they come "
         f"{told(took, came, held)}, while they stay {told(took, held, gone)}\n"
