@@ -6,8 +6,7 @@
 It listens on loopback only. A page in a browser on the same machine could reach it: so a call needs a Host of loopback,
 which a name that is rebound has not, and a POST the content type of JSON, which a page may not send elsewhere unasked.
 
-Python's own HTTP server has a thread for each connection; what a call does runs on the broker's loop. A connection
-stays open until its client closes it, since a client may learn of the end of an idle one only by a call that fails.
+Python's own HTTP server has a thread for each connection; what a call does runs on the broker's loop.
 """
 
 from __future__ import annotations
@@ -29,6 +28,9 @@ log = logging.getLogger(__name__)
 
 MOST_BODY_BYTES: Final = 64 << 20
 """The longest body: seeds are the longest."""
+
+IDLE_S: Final = 60.0
+"""How long a client may take for its next request, in seconds."""
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _JSON: Final = "application/json"
@@ -83,6 +85,7 @@ class _Conversation(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
     server_version = "Ottla"
+    timeout = IDLE_S
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
