@@ -10,6 +10,7 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from broker.control.broker_host import MANUAL
 from broker.control.broker_under_test import BrokerUnderTest
 from broker.control.calls import CannotDo
 from broker.control.faults.fault_calls import read_rules
@@ -55,9 +57,18 @@ _DEFAULTS: Final = {
 }
 """What a broker for tests has where its settings say nothing."""
 
+_DEFAULTS_OF_STANDING_TIME: Final = {"connections.max.idle.ms": "-1"}
+"""The same where the clock is moved by hand: clients neither send nor receive while it is."""
 
-def run(arguments: Sequence[str]) -> int:
-    """Run a broker for tests until a signal stops it or its parent ends; return the exit code."""
+_NOT_COUNTED: Final = ("log.dirs", "log.dir", "metadata.log.dir")
+"""Settings that say where the data is, which a broker for tests decides itself."""
+
+
+def run(arguments: Sequence[str], *, parent: int | None = None) -> int:
+    """Run a broker for tests until a signal stops it or its parent ends; return the exit code. ``parent`` is the number
+    of the process that has started this one, where that may have ended already."""
+    if parent is None:
+        parent = os.getppid()
     keep_standard_descriptors()
     signals = Signals()
     options = _parser().parse_args(arguments)
@@ -71,15 +82,19 @@ def run(arguments: Sequence[str]) -> int:
     directory = Path(tempfile.mkdtemp(prefix="ottla-test-"))
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(_serve(settings, directory, signals, rules))
+            return runner.run(_serve(settings, directory, signals, rules, parent))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def _settings(options: argparse.Namespace) -> BrokerSettings:
     """The settings of the options, above the defaults of a broker for tests. Raises `SettingsError`."""
-    given = settings_of(options).settings.given
-    missing = [f"{key}={value}" for key, value in _DEFAULTS.items() if key not in given]
+    settings = settings_of(options).settings
+    defaults = _DEFAULTS | (_DEFAULTS_OF_STANDING_TIME if settings.ottla_clock == MANUAL else {})
+    missing = [f"{key}={value}" for key, value in defaults.items() if key not in settings.given]
+    for key in _NOT_COUNTED:
+        if key in settings.given:
+            log.warning("%s=%s does not count: a broker for tests has temporary data", key, settings.given[key])
     options.override = [*missing, *options.override]
     settings = settings_of(options).settings
     if settings.is_member:
@@ -87,11 +102,13 @@ def _settings(options: argparse.Namespace) -> BrokerSettings:
     return settings
 
 
-async def _serve(settings: BrokerSettings, directory: Path, signals: Signals, rules: Sequence[NewRule]) -> int:
+async def _serve(
+    settings: BrokerSettings, directory: Path, signals: Signals, rules: Sequence[NewRule], parent: int
+) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     signals.stop_by(loop, stop.set)
-    when_parent_ends(loop, stop.set)
+    when_parent_ends(loop, parent, stop.set)
     broker = BrokerUnderTest(settings, directory, rules)
     try:
         await broker.start()

@@ -160,22 +160,3 @@ def test_a_test_that_fails_shows_what_the_broker_has_seen(tmp_path: Path) -> Non
     assert done.stdout.count("Kafka in '") == 1
     assert "Kafka in 'kafka'" in done.stdout
     assert "creating topic orders with 1 partitions" in done.stdout
-
-
-KILLED = """
-import os, signal
-from ottla.testing import Broker
-broker = Broker().start()
-print(broker.process_id, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_test_that_is_killed_leaves_no_broker_and_no_directory(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED], env=environment, stdout=subprocess.PIPE, text=True, check=False
-    )
-    broker = int(done.stdout)
-    until(lambda: not Path(f"/proc/{broker}").exists(), "the end of the broker")
-    assert list(tmp_path.iterdir()) == []
