@@ -243,6 +243,8 @@ class BrokerSettings(Settings):
     )
     transaction_state_log_min_isr: int = setting(ConfigType.INT, ours("transaction.state.log.min.isr"), "[1,...]")
     transaction_state_log_segment_bytes: int = setting(ConfigType.INT, "104857600", "[1,...]")
+    group_share_max_size: int = setting(ConfigType.INT, "200", "[1,...,1000]")
+    group_share_initialize_retry_interval_ms: int = setting(ConfigType.INT, "30000", "[1,...]")
     share_coordinator_snapshot_update_records_per_snapshot: int = setting(ConfigType.INT, "500", "[0,...,500]")
     share_coordinator_cold_partition_snapshot_interval_ms: int = setting(ConfigType.INT, "300000", "[1,...]")
     share_coordinator_state_topic_prune_interval_ms: int = setting(ConfigType.INT, "300000", "[1,...]")

@@ -10,6 +10,7 @@ from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group_trace import GroupTrace
 from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.coordinators.shard import ShardType, Submit
+from broker.coordinators.share.persister import SharePersister
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
@@ -51,6 +52,7 @@ class GroupCoordinator:
         reader: WorkerThread,
         housekeeper: WorkerThread,
         scheduler: Scheduler,
+        persister: SharePersister,
     ) -> None:
         """``reader`` reads the log, ``housekeeper`` matches regular expressions."""
 
@@ -85,6 +87,8 @@ class GroupCoordinator:
                 consumer_regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
                 offset_metadata_max_bytes=settings.offset_metadata_max_bytes,
                 offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
+                share_max_size=settings.group_share_max_size,
+                share_initialize_retry_ms=settings.group_share_initialize_retry_interval_ms,
             )
 
             topics = GroupTopics(metadata)
@@ -106,6 +110,7 @@ class GroupCoordinator:
                     hashes=hashes,
                     configs=group_configs,
                     resolve=resolve,
+                    persister=persister,
                 )
 
             return ShardType(make_shard, decode_group_record, encode_group_record)

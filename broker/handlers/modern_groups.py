@@ -1,12 +1,10 @@
-"""Consumer groups of the newer protocol, share groups and streams groups (API keys 68, 69, 76 to 79, 88 to 93;
+"""Consumer groups of the newer protocol, share groups and streams groups (API keys 68, 69, 78, 79, 88, 89 and 93;
 KIP-848, KIP-932, KIP-1071), as a Kafka answers where group.version, share.version and streams.version are 0."""
 
 from typing import Any
 
 import protocol.messages.consumer_groups
 import protocol.messages.share_fetch
-import protocol.messages.share_group_offsets
-import protocol.messages.share_groups
 import protocol.messages.streams_groups  # noqa: F401 - the registry asks for them by their keys
 from broker.request.context import RequestContext
 from broker.request.faults import UnsupportedVersion

@@ -33,7 +33,7 @@ from broker.server.handlers import Handlers
 from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from broker.server.quota_enforcement import QuotaEnforcement
-from broker.server.share_groups import ShareGroups
+from broker.server.share_delivery import ShareDelivery
 from broker.server.startup import ServerComponents, Startup
 from config.broker_settings import BrokerSettings
 from config.listen_address import METRICS_LISTENER
@@ -108,7 +108,7 @@ class BrokerServer:
         self._channel = RequestChannel(settings.queued_max_requests)
         self.metadata = MetadataCache()
         self._authentication = self._make_authentication()
-        self.share_groups: ShareGroups | None = None
+        self.share_delivery: ShareDelivery | None = None
         self.authorizer = self._make_authorizer()
         self._tls = self._make_tls()
         try:
@@ -300,7 +300,7 @@ class BrokerServer:
             self.metric_sources.authorizer = self.authorizer
             components.publisher.tell_first(self.authorizer)
         controller_listener = components.controller_listener
-        self.share_groups = share_groups = ShareGroups(
+        self.share_delivery = share_delivery = ShareDelivery(
             self._settings,
             self.services,
             components.replicas,
@@ -331,10 +331,11 @@ class BrokerServer:
             group_coordinators=components.group_coordinator.groups,
             transaction_coordinator=components.transaction_coordinator,
             share_coordinator=components.share_coordinator,
+            share_persister=components.share_persister,
             verifier=components.verifier,
             marker_appender=components.marker_appender,
             worker=self.services.housekeeper,
-            share_groups=share_groups,
+            share_delivery=share_delivery,
             has_authorizer=self.authorizer is not None,
             elect=None if controller_listener is None else controller_listener.elect_leaders,
             observers=Observers() if controller_listener is None else controller_listener.observers,
@@ -440,8 +441,8 @@ class BrokerServer:
         components.transaction_coordinator.stop()
         components.group_coordinator.stop()
         components.replicas.end_waiting()
-        if self.share_groups is not None:
-            self.share_groups.purgatory.close()
+        if self.share_delivery is not None:
+            self.share_delivery.purgatory.close()
         await self.socket_server.drain()
 
     async def _close(self) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.controller.client import AutoCreation, ControllerClient
 from broker.coordinators.group_coordinator import Groups
 from broker.coordinators.marker_appender import MarkerAppender
+from broker.coordinators.share.persister import SharePersister
 from broker.coordinators.share_coordinator import ShareCoordinator
 from broker.coordinators.transaction.verification import PartitionVerifier
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
@@ -70,14 +71,16 @@ if TYPE_CHECKING:
     from broker.handlers.sasl import SaslHandler
     from broker.handlers.scram_credentials import ScramCredentialsHandler
     from broker.handlers.share_fetch import ShareFetchHandler
+    from broker.handlers.share_group_offsets import ShareGroupOffsetsHandler
     from broker.handlers.share_group_state import ShareGroupStateHandler
+    from broker.handlers.share_groups import ShareGroupsHandler
     from broker.handlers.topic_partitions import TopicPartitionsHandler
     from broker.handlers.topics import TopicsHandler
     from broker.handlers.transaction_listings import TransactionListingsHandler
     from broker.handlers.transactions import TransactionsHandler
     from broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
     from broker.membership.cluster_membership import ClusterMembership
-    from broker.server.share_groups import ShareGroups
+    from broker.server.share_delivery import ShareDelivery
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -106,11 +109,12 @@ class Handlers:
     group_coordinators: Groups
     transaction_coordinator: TransactionCoordinator
     share_coordinator: ShareCoordinator
+    share_persister: SharePersister
     verifier: PartitionVerifier
     marker_appender: MarkerAppender
     worker: WorkerThread
     """Runs what takes long and needs nothing of the loop."""
-    share_groups: "ShareGroups"
+    share_delivery: "ShareDelivery"
     """The share partitions and share sessions, made at the first request."""
     has_authorizer: bool = False
     """Whether ACLs have an effect."""
@@ -370,6 +374,20 @@ class Handlers:
         return RegistrationsHandler(self.controller)
 
     @cached_property
+    def share_groups(self) -> "ShareGroupsHandler":
+        from broker.handlers.share_groups import ShareGroupsHandler
+
+        return ShareGroupsHandler(self.group_coordinators, self.metadata_cache)
+
+    @cached_property
+    def share_group_offsets(self) -> "ShareGroupOffsetsHandler":
+        from broker.handlers.share_group_offsets import ShareGroupOffsetsHandler
+
+        return ShareGroupOffsetsHandler(
+            self.group_coordinators, self.share_persister, self.replicas, self.metadata_cache
+        )
+
+    @cached_property
     def share_group_state(self) -> "ShareGroupStateHandler":
         from broker.handlers.share_group_state import ShareGroupStateHandler
 
@@ -391,7 +409,7 @@ class Handlers:
     def share_fetch(self) -> "ShareFetchHandler":
         from broker.handlers.share_fetch import ShareFetchHandler
 
-        groups = self.share_groups
+        groups = self.share_delivery
         return ShareFetchHandler(
             groups.partitions,
             groups.sessions,

@@ -188,9 +188,9 @@ class Startup:
         replica_moves = self._make_replica_moves(configs, removals, log_cleaner, cluster.controller)
         replica_assignment = self._assign_replicas(configs, removals, log_cleaner, replica_moves)
         producer_ids = ProducerIds(cluster.allocate_producer_ids)
-        group_coordinator = self._make_group_coordinator(configs)
         share_coordinator = self._make_share_coordinator()
         share_persister = self._make_share_persister(share_coordinator, cluster.auto_creation)
+        group_coordinator = self._make_group_coordinator(configs, share_persister)
         marker_appender = MarkerAppender(self._replicas, group_coordinator.groups)
         transaction_coordinator = self._make_transaction_coordinator(producer_ids, marker_appender)
         marker_appender.route(TRANSACTION_STATE, transaction_coordinator.transactions)
@@ -362,7 +362,7 @@ class Startup:
         self._metric_sources.replication_throttles = replication.throttles
         return replication
 
-    def _make_group_coordinator(self, configs: ConfigView) -> GroupCoordinator:
+    def _make_group_coordinator(self, configs: ConfigView, persister: CoordinatedPersister) -> GroupCoordinator:
         settings, services = self._settings, self._services
         coordinator = self._metric_sources.group_coordinator = GroupCoordinator(
             settings,
@@ -376,6 +376,7 @@ class Startup:
             reader=services.reader,
             housekeeper=services.housekeeper,
             scheduler=services.scheduler,
+            persister=persister,
         )
         return coordinator
 

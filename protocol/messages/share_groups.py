@@ -8,7 +8,7 @@ from protocol.schema import Array, Bool, Int16, Int32, String, Uuid, api_message
 
 
 @struct
-class Assignment:
+class DescribedAssignment:
     topic_partitions: Array[TopicPartitionsByName]
 
 
@@ -80,4 +80,4 @@ class ShareGroupDescribeResponse:
             client_id: String
             client_host: String
             subscribed_topic_names: Array[String]
-            assignment: Assignment
+            assignment: DescribedAssignment

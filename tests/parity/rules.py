@@ -535,6 +535,16 @@ RULES: Final[tuple[Rule, ...]] = (
         orders=True,
         reason="Each partition of the coordinator answers for its groups when it can.",
     ),
+    *(
+        Rule(api=api, path=path, replace=_sorted_by(field), orders=True, reason="A hash map's order.")
+        for api, path, field in (
+            ("SHARE_GROUP_DESCRIBE", "groups", "group_id"),
+            ("SHARE_GROUP_DESCRIBE", "groups*.members", "member_id"),
+            ("DESCRIBE_SHARE_GROUP_OFFSETS", "groups*.topics", "topic_name"),
+            ("DESCRIBE_SHARE_GROUP_OFFSETS", "groups*.topics*.partitions", "partition_index"),
+            ("ALTER_SHARE_GROUP_OFFSETS", "responses", "topic_name"),
+        )
+    ),
     Rule(api="LIST_GROUPS", path="groups", replace=_by("group_id"), orders=True, reason="A hash map's order."),
     Rule(api="DELETE_GROUPS", path="results", replace=_by("group_id"), orders=True, reason="A hash map's order."),
     Rule(

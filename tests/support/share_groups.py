@@ -123,7 +123,7 @@ def batch_header(
 def enable_share_groups(broker: InProcessBroker, level: int = 2) -> InMemoryPersister:
     """Let a broker serve share groups, whose state is kept in memory; ``level`` is that of share.version."""
     persister = InMemoryPersister()
-    groups = broker.server.share_groups
+    groups = broker.server.share_delivery
     assert groups is not None
     groups.persister = persister
     finalise(broker, level)

@@ -15,6 +15,7 @@ from broker.coordinators.group.modern.group import KeptGroup, ModernGroup, NewGr
 from broker.coordinators.group.offset_table import OffsetTable, pack_offset
 from broker.coordinators.group.pending_offsets import PendingOffsets
 from broker.coordinators.group.requests import CommittedOffset
+from broker.coordinators.group.share.group import ShareGroup
 from protocol.records.coordinator_records import UnknownRecord
 from protocol.records.group_metadata import (
     KEY_TYPES,
@@ -43,7 +44,7 @@ _KINDS: Final = {key: _KIND_OF_TYPE[number] for number, key in KEY_TYPES.items()
 """The kind of group that records of the other group protocols belong to, by the class of their key."""
 _NEW_GROUPS: Final[Mapping[str, NewGroup]] = {
     CONSUMER: ConsumerGroup,
-    SHARE: partial(KeptGroup, kind=SHARE),
+    SHARE: ShareGroup,
     STREAMS: partial(KeptGroup, kind=STREAMS),
 }
 """How a group is made that a record names for the first time, by kind."""

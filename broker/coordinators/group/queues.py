@@ -82,9 +82,17 @@ class GroupQueues:
         """
         return self._decide(group_id, _Waiting(decision, refusal, alone))
 
-    def decide_unasked(self, group_id: str, decision: Decision, *, alone: Callable[[], bool] = always) -> None:
-        """The same for a decision that no request has asked for, such as an alarm's. Its records are submitted."""
-        result = self._decide(group_id, _Waiting(decision, None, alone))
+    def decide_unasked(
+        self,
+        group_id: str,
+        decision: Decision,
+        *,
+        refusal: Refusal | None = None,
+        alone: Callable[[], bool] = always,
+    ) -> None:
+        """The same for a decision that no request has asked for now, such as an alarm's. Its records are submitted.
+        Without a ``refusal`` the decision waits as long as it has to."""
+        result = self._decide(group_id, _Waiting(decision, refusal, alone))
         if result is not None:
             self._submit(result)
 

@@ -26,3 +26,7 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4_096
     """The longest metadata of a committed offset; counted in characters, as Kafka counts it."""
     offsets_retention_ms: int = 10_080 * 60_000
+    share_max_size: int = 200
+    """The most members that a share group may have."""
+    share_initialize_retry_ms: int = 30_000
+    """After how long the share coordinator is asked again to begin states of partitions."""

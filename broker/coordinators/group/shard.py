@@ -19,7 +19,7 @@ from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.expiry import Expiry
 from broker.coordinators.group.image import CLASSIC, CONSUMER, SHARE, STREAMS, GroupImage, kind_of_key
 from broker.coordinators.group.membership import Membership
-from broker.coordinators.group.modern.group import ModernGroup
+from broker.coordinators.group.modern.group import Assignment, ModernGroup
 from broker.coordinators.group.modern.kept import KeptGroups
 from broker.coordinators.group.modern.kinds import GroupConfigs, GroupsOfKind, Resolve, Surroundings
 from broker.coordinators.group.modern.topics import TopicHashes, TopicsView
@@ -44,7 +44,19 @@ from broker.coordinators.group.requests import (
     TopicPartitionName,
 )
 from broker.coordinators.group.settings import GroupSettings
+from broker.coordinators.group.share.groups import ShareGroups
+from broker.coordinators.group.share.requests import (
+    ChangedOffsets,
+    ChangeReply,
+    DeletionReply,
+    DescribedShareGroup,
+    HeartbeatReply,
+    NewOffsets,
+    ShareHeartbeat,
+    ShareHeartbeatAnswer,
+)
 from broker.coordinators.group.stats import GroupStats
+from broker.coordinators.share.persister import SharePersister
 from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.timing_wheel import TimingWheel
@@ -72,6 +84,7 @@ class GroupShard:
         hashes: TopicHashes,
         configs: GroupConfigs,
         resolve: Resolve,
+        persister: SharePersister,
     ) -> None:
         """``submit`` takes results that no request has asked for: those of alarms. All shards may share ``stats`` and
         ``hashes``. ``is_archived_by`` says of a topic and a group whether the topic's retention waits for the group."""
@@ -93,6 +106,7 @@ class GroupShard:
             events,
             stats,
         )
+        self._share = ShareGroups(surroundings, persister)
         self._events = events
         self._membership = Membership(
             self.image,
@@ -106,8 +120,11 @@ class GroupShard:
         )
         self._consumer_groups = ConsumerGroups(surroundings, self._membership)
         self._migration = Migration(surroundings, self._consumer_groups, self._membership)
-        kept = KeptGroups()
-        self._kinds: dict[str, GroupsOfKind] = {CONSUMER: self._consumer_groups, SHARE: kept, STREAMS: kept}
+        self._kinds: dict[str, GroupsOfKind] = {
+            CONSUMER: self._consumer_groups,
+            SHARE: self._share,
+            STREAMS: KeptGroups(),
+        }
         """The state machine of each kind of groups of the newer protocols."""
         self._offsets = Offsets(
             self.image, self._membership, self._kinds, settings=settings, clock=clock, stats=self.stats
@@ -304,6 +321,59 @@ class GroupShard:
         """
         return self._expiry.forget_topics(topics)
 
+    # Share groups -----------------------------------------------------------------------------------------------------
+
+    def share_heartbeat(self, request: ShareHeartbeat, reply: HeartbeatReply) -> GroupResult | None:
+        """Let a member of a share group join, go on or leave."""
+        group_id = request.group_id
+
+        def decision() -> GroupResult | None:
+            if not self._is_classic(group_id):
+                return self._share.heartbeat(request, reply)
+            why = f"Group {group_id} is not a share group."
+            reply(ShareHeartbeatAnswer(ErrorCode.GROUP_ID_NOT_FOUND, why))
+            return None
+
+        def refusal(error: ErrorCode) -> None:
+            reply(ShareHeartbeatAnswer(error, "the group has too many requests under way, or moves"))
+
+        return self._queues.decide(group_id, decision, refusal)
+
+    def describe_share_group(self, group_id: str) -> DescribedShareGroup | None:
+        """A share group as it is now; None if there is no such group, or it is of another kind."""
+        return self._share.describe(group_id)
+
+    def initialized_partitions(self, group_id: str) -> Assignment:
+        """The partitions that a share group has states of; none of a group that does not exist."""
+        return self._share.initialized_partitions(group_id)
+
+    def alter_share_offsets(
+        self, group_id: str, topics: Sequence[NewOffsets], reply: ChangeReply
+    ) -> GroupResult | None:
+        """Let a share group without members begin anew at other offsets."""
+
+        def decision() -> GroupResult | None:
+            if not self._is_classic(group_id):
+                return self._share.alter_offsets(group_id, topics, reply)
+            reply(ChangedOffsets(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group."))
+            return None
+
+        def refusal(error: ErrorCode) -> None:
+            reply(ChangedOffsets(error, "the group has too many requests under way, or moves"))
+
+        return self._queues.decide(group_id, decision, refusal)
+
+    def delete_share_offsets(self, group_id: str, names: Sequence[str], reply: DeletionReply) -> GroupResult | None:
+        """Delete the states that a share group without members has of topics."""
+
+        def refusal(error: ErrorCode) -> None:
+            reply(error, "the group has too many requests under way, or moves", {})
+
+        return self._queues.decide(group_id, lambda: self._share.delete_offsets(group_id, names, reply), refusal)
+
+    def _is_classic(self, group_id: str) -> bool:
+        return group_id not in self.image.modern and self._membership.find(group_id) is not None
+
     # Groups -----------------------------------------------------------------------------------------------------------
 
     def kind_of(self, group_id: str) -> str | None:
@@ -349,7 +419,13 @@ class GroupShard:
                 yield listed
 
     def delete(self, group_id: str, reply: Callable[[ErrorCode], None]) -> GroupResult | None:
-        """Delete a group without members, with its offsets."""
+        """Delete a group without members, with its offsets; of a share group first its states."""
+
+        def states_deleted(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._queues.decide_unasked(group_id, decision, refusal=reply)
+            else:
+                reply(error)
 
         def decision() -> GroupResult | None:
             refusal, tombstones = self._deletion(group_id)
@@ -365,6 +441,8 @@ class GroupShard:
                 self._events.group_removed(group_id, "it was deleted by request")
             reply(client_error_of(error))
 
+        if self.kind_of(group_id) == SHARE:
+            return self._queues.decide(group_id, lambda: self._share.delete_all_states(group_id, states_deleted), reply)
         return self._queues.decide(group_id, decision, reply)
 
     def _deletion(self, group_id: str) -> tuple[ErrorCode, Sequence[GroupRecord]]:

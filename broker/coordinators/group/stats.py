@@ -11,6 +11,7 @@ class GroupStats:
         "consumer_rebalances",
         "deleted_offsets",
         "expired_offsets",
+        "share_rebalances",
     )
 
     def __init__(self) -> None:
@@ -22,3 +23,5 @@ class GroupStats:
         """How often the epoch of a consumer group has grown."""
         self.completed_rebalances = 0
         """Generations whose assignment has been stored."""
+        self.share_rebalances = 0
+        """New epochs of share groups that came with a heartbeat."""

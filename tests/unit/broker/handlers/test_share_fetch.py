@@ -126,7 +126,7 @@ def test_a_member_whose_connection_breaks_gives_its_records_back(broker: InProce
     anna.client.close()
 
     assert acquired(bert.receive()) == [(0, 0, 2)]
-    assert broker.server.share_groups.sessions.stats.evicted == 1
+    assert broker.server.share_delivery.sessions.stats.evicted == 1
 
 
 def test_records_for_a_member_that_has_gone_meanwhile_are_given_back(broker: InProcessBroker, jobs: bytes) -> None:
@@ -326,7 +326,7 @@ def test_a_topic_that_is_deleted(broker: InProcessBroker, jobs: bytes) -> None:
     broker.settle()
     anna.receive()
     assert codes(anna.fetch())[1] == E.UNKNOWN_TOPIC_OR_PARTITION
-    assert not broker.server.share_groups.partitions.hosted()
+    assert not broker.server.share_delivery.partitions.hosted()
 
 
 def test_a_group_may_have_so_many_records_in_flight(broker: InProcessBroker, jobs: bytes) -> None:
@@ -359,10 +359,10 @@ def test_after_a_restart_nothing_accepted_comes_again(broker: InProcessBroker, j
     anna = ShareMember(broker, jobs)
     assert anna.acquire() == [(0, 9, 1)]
     assert codes(anna.acknowledge({(jobs, 0): [(2, 3, ACCEPT), (5, 5, RELEASE)]})) == [E.NONE, E.NONE]
-    kept = broker.server.share_groups.persister
+    kept = broker.server.share_delivery.persister
     broker.restart()
     enable_share_groups(broker)
-    broker.server.share_groups.persister = kept
+    broker.server.share_delivery.persister = kept
     bert = ShareMember(broker, jobs, member_id="bert")
     # The broker's stop has closed the member's connection, and with it the session.
     assert bert.acquire() == [(0, 1, 2), (4, 9, 2)]

@@ -57,7 +57,7 @@ def test_rejected_records_and_those_delivered_too_often_go_to_the_dead_letter_qu
         "topic": "jobs", "partition": "1", "offset": "1", "group": "workers", "delivery.count": "1",
         "message": "Offset rejected by client.",
     }  # fmt: skip
-    (hosted,) = broker.server.share_groups.partitions.hosted()
+    (hosted,) = broker.server.share_delivery.partitions.hosted()
     assert (hosted.share.window.start_offset, hosted.share.window.complete_count) == (2, 0)
 
     configure(broker, ConfigResource.GROUP, "workers", "errors.deadletterqueue.copy.record.enable", "true")
@@ -67,7 +67,7 @@ def test_rejected_records_and_those_delivered_too_often_go_to_the_dead_letter_qu
     assert anna.acquire() == []
     letter = letters(broker, "dlq.jobs")[-1]
     assert (letter.value, headers(letter)["message"]) == (b"c", "Offset delivery count exceeded the threshold.")
-    stats = broker.server.share_groups.stats
+    stats = broker.server.share_delivery.stats
     assert (stats.dead_letters["workers"], stats.failed_dead_letter_requests["workers"]) == (2, 0)
 
 
@@ -105,7 +105,7 @@ def test_records_are_archived_even_if_they_cannot_be_copied(broker: InProcessBro
     assert anna.acquire() == [(0, 0, 1)]
     assert codes(anna.acknowledge({(topic_id, 0): [(0, 0, REJECT)]})) == [E.NONE, E.NONE]
     assert [batch.delivery_state for state in persister.writes for batch in state.batches] == [3, 4]
-    assert broker.server.share_groups.stats.failed_dead_letter_requests["workers"] == 1
+    assert broker.server.share_delivery.stats.failed_dead_letter_requests["workers"] == 1
     assert not made or not letters(broker, name)
 
 
@@ -151,7 +151,7 @@ def test_records_of_aborted_transactions_are_left_out_for_a_group_that_reads_com
     assert everything.acquire() == [(0, 9, 1)]
     assert codes(committed.acknowledge({(topic_id, 0): [(0, 2, 1, 1, 0), (5, 8, 0, 1, 1, 0)]})) == [E.NONE, E.NONE]
     in_flight = {
-        one.share.key.group_id: one.share.window.size for one in broker.server.share_groups.partitions.hosted()
+        one.share.key.group_id: one.share.window.size for one in broker.server.share_delivery.partitions.hosted()
     }
     assert in_flight == {"committed": 0, "all": 10}
 

@@ -242,6 +242,41 @@ class Topics:
         return iter(self.by_name)
 
 
+class Persister:
+    """Keeps the states of share groups, or answers with ``error``; while ``is_held`` nobody is answered."""
+
+    def __init__(self):
+        self.states = {}
+        """State epoch and start offset by `SharePartitionKey`."""
+        self.error = ErrorCode.NONE
+        self.is_held = False
+        self.held = deque()
+
+    def initialize(self, key, state_epoch, start_offset, then):
+        def change():
+            self.states[key] = state_epoch, start_offset
+
+        self._answer(change, then)
+
+    def delete(self, key, then):
+        self._answer(lambda: self.states.pop(key, None), then)
+
+    def _answer(self, change, then):
+        def answer():
+            if self.error is ErrorCode.NONE:
+                change()
+            then(self.error)
+
+        self.held.append(answer)
+        if not self.is_held:
+            self.answer()
+
+    def answer(self):
+        """Answer everybody who waits."""
+        while self.held:
+            self.held.popleft()()
+
+
 class Coordinator:
     """One shard and everything around it."""
 
@@ -255,10 +290,14 @@ class Coordinator:
         self.archived_by = set()  # topics, each with the group that its retention waits for
         self.topics = Topics()
         self.resolving = []  # what is at the worker: expressions, names of topics, and who gets the matches
+        self.persister = Persister()
         self.configs = {
             "consumer.session.timeout.ms": 45_000,
             "consumer.heartbeat.interval.ms": 5_000,
             "consumer.assignment.interval.ms": 0,
+            "share.session.timeout.ms": 45_000,
+            "share.heartbeat.interval.ms": 5_000,
+            "share.assignment.interval.ms": 0,
         }
         self.shard = self._new_shard()
         self.writer.stands(*((*stored, -1) for stored in log))
@@ -279,6 +318,7 @@ class Coordinator:
             hashes=TopicHashes(self.topics),
             configs=lambda group_id, key: self.configs[key],
             resolve=lambda regexes, names, then: self.resolving.append((regexes, names, then)),
+            persister=self.persister,
         )
         self.writer.shard = shard
         return shard

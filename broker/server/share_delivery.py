@@ -1,4 +1,4 @@
-"""ShareGroups: what delivers records to share groups, put together at the first request of one."""
+"""ShareDelivery: what delivers records to share groups, put together at the first request of one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOPIC_CREATION_MS = 30_000
 """How long a dead letter queue may take to be created."""
 
 
-class ShareGroups:
+class ShareDelivery:
     """The share groups of one broker, as the leader of partitions sees them."""
 
     def __init__(

@@ -1,0 +1,624 @@
+"""ShareGroups: the share groups of a partition. Members come, go and share partitions (KIP-932).
+
+A partition is assigned once the share coordinator keeps a state of it for the group: with the heartbeat that subscribes
+to a topic, the coordinator is asked to begin the states of its partitions (`initializing`), and with a later heartbeat
+the group gets another epoch and the partitions are shared out. A member has its target assignment at once: records that
+another member has acquired stay acquired, so no member has to wait for another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from broker.coordinators.group.modern.group import LEAVES_EPOCH, NOTHING, Assignment, ModernGroup
+from broker.coordinators.group.modern.kinds import Surroundings
+from broker.coordinators.group.modern.timers import Deadline, MemberTimers
+from broker.coordinators.group.records import GroupResult
+from broker.coordinators.group.requests import Commit, ListedGroup
+from broker.coordinators.group.share import records, states
+from broker.coordinators.group.share.assignor import assign
+from broker.coordinators.group.share.group import NamedPartitions, SharedStates, ShareGroup, StateTopics
+from broker.coordinators.group.share.member import ShareMember
+from broker.coordinators.group.share.requests import (
+    ChangedOffsets,
+    ChangeReply,
+    DeletedOffsets,
+    DeletionReply,
+    DescribedShareGroup,
+    DescribedShareMember,
+    HeartbeatReply,
+    NewOffsets,
+    ShareHeartbeat,
+    ShareHeartbeatAnswer,
+)
+from broker.coordinators.share.persister import NO_START_OFFSET, SharePartitionKey, SharePersister
+from broker.coordinators.write_errors import client_error_of
+from protocol.errors import ErrorCode
+from protocol.records.group_metadata import GroupRecord
+
+SHARE: Final = "share"
+FIRST_OFFSET: Final = 0
+"""Where a partition begins that a topic gets while the group shares it already: nothing of it is left out."""
+
+
+class ShareGroups:
+    """A `GroupsOfKind`."""
+
+    def __init__(self, around: Surroundings, persister: SharePersister) -> None:
+        self._around = around
+        self._queues = around.queues
+        self._topics = around.topics
+        self._clock = around.clock
+        self._persister = persister
+        self._timers = MemberTimers(around.wheel)
+        self._checked: set[str] = set()
+        """Groups whose topics have not changed since their hash was computed last."""
+        self._asked: dict[str, dict[bytes, int]] = {}
+        """When the share coordinator was asked to begin the states of a topic, in milliseconds of the monotonic clock;
+        by group and topic id, for topics that are initialising."""
+
+    # A `GroupsOfKind` -------------------------------------------------------------------------------------------------
+
+    def loaded(self) -> None:
+        """All records of the log are replayed: sessions begin now, and states of topics that are gone are forgotten."""
+        for group in list(self._groups()):
+            for member_id in group.members:
+                self._begin_session(group.group_id, member_id)
+            self._forget_topics(group)
+
+    def unload(self, code: ErrorCode) -> None:
+        """Cancel all alarms."""
+        self._timers.cancel_all()
+
+    def replayed(self, group_id: str) -> None:
+        """A record of the group has been replayed."""
+        if group_id not in self._around.groups:
+            self._checked.discard(group_id)
+            self._asked.pop(group_id, None)
+
+    def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
+        """Groups that subscribe to the topics look at them again, and forget the states of topics that are gone."""
+        for group in list(self._groups()):
+            if any(group.subscribes_to(name) for name in names):
+                self._checked.discard(group.group_id)
+            if not are_new:
+                self._forget_topics(group)
+
+    def glance(self, group: ModernGroup) -> ListedGroup:
+        """The group as ListGroups lists it."""
+        assert isinstance(group, ShareGroup)
+        return ListedGroup(group.group_id, SHARE, group.state, SHARE, group.member_count)
+
+    def check_commit(self, group: ModernGroup, commit: Commit) -> ErrorCode:
+        """A share group has no committed offsets."""
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def check_fetch(self, group: ModernGroup, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """A share group has no committed offsets."""
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def check_delete_offsets(self, group: ModernGroup) -> ErrorCode:
+        """A share group has no committed offsets."""
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def check_delete(self, group: ModernGroup) -> ErrorCode:
+        """NONE if the group has no members."""
+        return ErrorCode.NON_EMPTY_GROUP if group.member_count else ErrorCode.NONE
+
+    def has_expiring_offsets(self, group: ModernGroup) -> bool:
+        """A share group stays until it is deleted."""
+        return False
+
+    def tombstones(self, group: ModernGroup) -> list[GroupRecord]:
+        """The tombstones of all records of the group."""
+        assert isinstance(group, ShareGroup)
+        found = [one for member_id in group.members for one in records.member_tombstones(group.group_id, member_id)]
+        return [*found, *records.group_tombstones(group)]
+
+    def expire_members(self, group: ModernGroup, member: str | None) -> tuple[int, GroupResult | None]:
+        """Remove all members, or the one with this member id, as if their sessions were over."""
+        assert isinstance(group, ShareGroup)
+        gone = list(group.members) if member is None else [one for one in (member,) if one in group.members]
+        if not gone:
+            return 0, None
+        return len(gone), self._fence(group, gone, "its session has expired by a call")
+
+    # Heartbeats -------------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, request: ShareHeartbeat, reply: HeartbeatReply) -> GroupResult | None:
+        """Let a member join, go on or leave."""
+        if request.member_epoch == LEAVES_EPOCH:
+            return self._leave(request, reply)
+        group_id = request.group_id
+        known = self._around.groups.get(group_id)
+        if known is not None and not isinstance(known, ShareGroup):
+            return _refuse(reply, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        if known is None and request.member_epoch != 0:
+            return _refuse(reply, ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+        group = ShareGroup(group_id) if known is None else known
+        member = group.members.get(request.member_id)
+        most = self._around.settings.share_max_size
+        if member is None and group.member_count >= most:
+            why = f"The share group has reached its maximum capacity of {most} members."
+            return _refuse(reply, ErrorCode.GROUP_MAX_SIZE_REACHED, why)
+        if member is None and request.member_epoch != 0:
+            why = f"Member {request.member_id} is not a member of group {group_id}."
+            return _refuse(reply, ErrorCode.UNKNOWN_MEMBER_ID, why)
+        if member is not None and (why_fenced := _why_fenced(member, request.member_epoch)) is not None:
+            return _refuse(reply, ErrorCode.FENCED_MEMBER_EPOCH, why_fenced)
+        return self._go_on(group, member or ShareMember(member_id=request.member_id), request, reply)
+
+    def _go_on(
+        self, group: ShareGroup, member: ShareMember, request: ShareHeartbeat, reply: HeartbeatReply
+    ) -> GroupResult | None:
+        group_id = group.group_id
+        found: list[GroupRecord] = []
+        updated = dataclasses.replace(
+            member,
+            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            subscribed_topics=(
+                member.subscribed_topics if request.subscribed_topics is None else frozenset(request.subscribed_topics)
+            ),
+        )
+        if updated != member:
+            found.append(records.member_metadata(group_id, updated))
+        names = group.subscribers.copy()
+        if member.member_id in group.members:
+            names -= _counted(member)
+        names += _counted(updated)
+        has_new_subscription = updated.subscribed_topics != member.subscribed_topics
+        epoch, metadata_hash = group.epoch, group.metadata_hash
+        is_raised = has_new_subscription or (group.assignment_epoch >= epoch and _has_unassigned_states(group))
+        if is_raised or group_id not in self._checked:
+            metadata_hash = self._around.hashes.of_group(names)
+            is_raised = is_raised or metadata_hash != group.metadata_hash
+        if is_raised:
+            epoch += 1
+            found.append(records.group_epoch(group_id, epoch, metadata_hash))
+            self._around.stats.share_rebalances += 1
+        assignment_epoch, target = self._target(group, updated, epoch, found)
+        updated = self._reconciled(updated, assignment_epoch, target, is_raised=is_raised)
+        if (updated.epoch, updated.assigned) != (member.epoch, member.assigned):
+            found.append(records.current(group_id, updated))
+        missing = self._begin_states(group, names, found)
+        has_assignment = (
+            request.member_epoch == 0 or request.subscribed_topics is not None or updated.assigned != member.assigned
+        )
+        answer = ShareHeartbeatAnswer(
+            member_id=updated.member_id,
+            member_epoch=updated.epoch,
+            heartbeat_interval_ms=self._around.configs(group_id, "share.heartbeat.interval.ms"),
+            assignment=updated.assigned if has_assignment else None,
+        )
+        with_states: Collection[bytes] = ()
+        if group.states is not None:
+            with_states = {*group.states.initialized, *group.states.initializing}
+
+        def then(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                self._checked.discard(group_id)
+                _refuse(reply, client_error_of(error), "the records of the group could not be written")
+                return
+            reply(answer)
+            if missing:
+                self._initialize(group_id, epoch, missing, _starts(missing, with_states), _nobody_waits)
+
+        self._checked.add(group_id)
+        self._begin_session(group_id, updated.member_id)
+        if not found:
+            then(ErrorCode.NONE)
+            return None
+        return GroupResult(found, then)
+
+    def _target(
+        self, group: ShareGroup, updated: ShareMember, epoch: int, found: list[GroupRecord]
+    ) -> tuple[int, Assignment]:
+        """The assignment epoch, and the target assignment of the member; computed anew where that is due."""
+        interval_ms = self._around.configs(group.group_id, "share.assignment.interval.ms")
+        now_ms = self._clock.now_ms()
+        is_early = group.assignment_timestamp and interval_ms and now_ms < group.assignment_timestamp + interval_ms
+        if group.assignment_epoch >= epoch or is_early:
+            return group.assignment_epoch, group.target(updated.member_id)
+        members = {**group.members, updated.member_id: updated}
+        subscriptions = {member_id: self._ids_of(member.subscribed_topics) for member_id, member in members.items()}
+        available = NOTHING if group.states is None else states.as_assignment(group.states.initialized)
+        targets = assign(subscriptions, group.targets, available)
+        for member_id, assignment in targets.items():
+            if assignment != group.targets.get(member_id):
+                found.append(records.target(group.group_id, member_id, assignment))
+        found.append(records.assignment_epoch(group.group_id, epoch, now_ms))
+        return epoch, targets[updated.member_id]
+
+    def _reconciled(
+        self, member: ShareMember, assignment_epoch: int, target: Assignment, *, is_raised: bool
+    ) -> ShareMember:
+        """The member with its target assignment."""
+        if member.epoch == assignment_epoch and not is_raised:
+            return member
+        subscribed = self._ids_of(member.subscribed_topics)
+        assigned = {topic_id: found for topic_id, found in target.items() if topic_id in subscribed}
+        if member.epoch == assignment_epoch:
+            return dataclasses.replace(member, assigned=assigned)
+        return dataclasses.replace(member, epoch=assignment_epoch, previous_epoch=member.epoch, assigned=assigned)
+
+    def _ids_of(self, names: Iterable[str]) -> frozenset[bytes]:
+        topics = (self._topics.of_name(name) for name in names)
+        return frozenset(topic.topic_id for topic in topics if topic is not None)
+
+    def _leave(self, request: ShareHeartbeat, reply: HeartbeatReply) -> GroupResult | None:
+        group = self._around.groups.get(request.group_id)
+        if not isinstance(group, ShareGroup):
+            why = f"Group {request.group_id} is not a share group." if group else f"Group {request.group_id} not found."
+            return _refuse(reply, ErrorCode.GROUP_ID_NOT_FOUND, why)
+        if request.member_id not in group.members:
+            why = f"Member {request.member_id} is not a member of group {request.group_id}."
+            return _refuse(reply, ErrorCode.UNKNOWN_MEMBER_ID, why)
+        answer = ShareHeartbeatAnswer(member_id=request.member_id, member_epoch=request.member_epoch)
+
+        def then(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                reply(answer)
+            else:
+                _refuse(reply, client_error_of(error), "the records of the group could not be written")
+
+        return self._fence(group, [request.member_id], "it left", then)
+
+    def _fence(
+        self,
+        group: ShareGroup,
+        member_ids: Sequence[str],
+        why: str,
+        reply: Callable[[ErrorCode], None] = lambda _: None,
+    ) -> GroupResult:
+        """Remove members."""
+        group_id = group.group_id
+        names = group.subscribers.copy()
+        for member_id in member_ids:
+            names -= _counted(group.members[member_id])
+        epoch = group.epoch + 1
+        found = [one for member_id in member_ids for one in records.member_tombstones(group_id, member_id)]
+        found.append(records.group_epoch(group_id, epoch, self._around.hashes.of_group(names)))
+        if len(member_ids) == group.member_count:
+            found.append(records.assignment_epoch(group_id, epoch, 0))
+
+        def then(error: ErrorCode) -> None:
+            for member_id in member_ids:
+                if error is ErrorCode.NONE:
+                    self._timers.cancel(group_id, member_id)
+                    self._around.events.member_removed(group_id, member_id, why)
+            reply(error)
+
+        return GroupResult(found, then)
+
+    # Sessions ---------------------------------------------------------------------------------------------------------
+
+    def _begin_session(self, group_id: str, member_id: str) -> None:
+        timeout_ms = self._around.configs(group_id, "share.session.timeout.ms")
+        self._timers.set(
+            group_id, member_id, Deadline.SESSION, timeout_ms, partial(self._session_is_over, group_id, member_id)
+        )
+
+    def _session_is_over(self, group_id: str, member_id: str) -> None:
+        def decision() -> GroupResult | None:
+            group = self._around.groups.get(group_id)
+            if not isinstance(group, ShareGroup) or member_id not in group.members:
+                return None
+            if self._timers.has(group_id, member_id, Deadline.SESSION):
+                return None  # it has sent a heartbeat meanwhile
+            return self._fence(group, [member_id], "its session has expired", then)
+
+        def then(error: ErrorCode) -> None:
+            if error not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
+                self._around.events.write_failed(group_id, f"the end of the session of {member_id}", error.name)
+                self._begin_session(group_id, member_id)
+
+        self._queues.decide_unasked(group_id, decision)
+
+    # States at the share coordinator ----------------------------------------------------------------------------------
+
+    def _begin_states(self, group: ShareGroup, names: Iterable[str], found: list[GroupRecord]) -> StateTopics:
+        """The partitions of these topics for which the share coordinator is to be asked now; the record of that is put
+        into ``found``."""
+        topics = [topic for name in names if (topic := self._topics.of_name(name)) is not None]
+        now_ms = self._clock.monotonic_ms()
+        asked = self._asked.get(group.group_id, {})
+        retry_ms = self._around.settings.share_initialize_retry_ms
+        under_way = {topic_id for topic_id, asked_ms in asked.items() if now_ms - asked_ms < retry_ms}
+        missing = states.uninitialized(group.states, topics, under_way)
+        if missing:
+            found.append(records.states(group.group_id, states.began(group.states, missing)))
+            self._asked.setdefault(group.group_id, {}).update(dict.fromkeys(missing, now_ms))
+        return missing
+
+    def _initialize(
+        self,
+        group_id: str,
+        state_epoch: int,
+        topics: StateTopics,
+        starts: Mapping[tuple[bytes, int], int],
+        reply: ChangeReply,
+    ) -> None:
+        """Have the states of partitions begun, each at its offset, and write down what has become of them."""
+        keys = [SharePartitionKey(group_id, topic_id, index) for topic_id, index in starts]
+
+        def ask(key: SharePartitionKey, then: Callable[[ErrorCode], None]) -> None:
+            self._persister.initialize(key, state_epoch, starts[key.topic_id, key.partition], then)
+
+        def done(codes: Mapping[SharePartitionKey, ErrorCode]) -> None:
+            failed = {key[1:]: code for key, code in codes.items() if code is not ErrorCode.NONE}
+            asked = self._asked.get(group_id)
+            for topic_id in topics:
+                if asked is not None:
+                    asked.pop(topic_id, None)
+            reply(ChangedOffsets(codes=failed))
+            self._queues.decide_unasked(group_id, partial(self._initialized, group_id, topics, bool(failed)))
+
+        _ask_all(keys, ask, done)
+
+    def _initialized(self, group_id: str, topics: StateTopics, has_failed: bool) -> GroupResult | None:
+        group = self._around.groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            return None
+        if not has_failed:
+            following = states.completed(group.states, topics)
+        elif group.states is None:
+            return None
+        else:
+            following = states.abandoned(group.states, topics)
+        if following == group.states:
+            return None
+        return GroupResult([records.states(group_id, following)], lambda _: None)
+
+    def _forget_topics(self, group: ShareGroup) -> None:
+        if group.states is None or not self._gone(group.states):
+            return
+        group_id = group.group_id
+
+        def decision() -> GroupResult | None:
+            known = self._around.groups.get(group_id)
+            if not isinstance(known, ShareGroup) or known.states is None or not (gone := self._gone(known.states)):
+                return None
+            return GroupResult([records.states(group_id, states.without(known.states, gone))], lambda _: None)
+
+        self._queues.decide_unasked(group_id, decision)
+
+    def _gone(self, known: SharedStates) -> set[bytes]:
+        mentioned = {*known.initializing, *known.initialized, *known.deleting}
+        return {topic_id for topic_id in mentioned if self._topics.of_id(topic_id) is None}
+
+    # Administration ---------------------------------------------------------------------------------------------------
+
+    def describe(self, group_id: str) -> DescribedShareGroup | None:
+        """The group as it is now; None if there is no such share group."""
+        group = self._around.groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            return None
+        return DescribedShareGroup(
+            group_id,
+            group.state,
+            group.epoch,
+            group.assignment_epoch,
+            [
+                DescribedShareMember(
+                    member.member_id,
+                    member.rack_id,
+                    member.epoch,
+                    member.client_id,
+                    member.client_host,
+                    sorted(member.subscribed_topics),
+                    member.assigned,
+                )
+                for member in group.members.values()
+            ],
+        )
+
+    def initialized_partitions(self, group_id: str) -> Assignment:
+        """The partitions with a state for the group; none if there is no such group."""
+        group = self._around.groups.get(group_id)
+        if not isinstance(group, ShareGroup) or group.states is None:
+            return NOTHING
+        return states.as_assignment(group.states.initialized)
+
+    def alter_offsets(self, group_id: str, topics: Sequence[NewOffsets], reply: ChangeReply) -> GroupResult | None:
+        """Let a group without members begin anew at other offsets. A group that does not exist is made."""
+        known = self._around.groups.get(group_id)
+        if known is not None and not isinstance(known, ShareGroup):
+            reply(ChangedOffsets(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group."))
+            return None
+        group = ShareGroup(group_id) if known is None else known
+        if group.member_count:
+            reply(ChangedOffsets(ErrorCode.NON_EMPTY_GROUP, "The group is not empty."))
+            return None
+        begun: StateTopics = {
+            topic.topic_id: NamedPartitions(topic.name, frozenset(topic.offsets)) for topic in topics if topic.offsets
+        }
+        starts = {(topic.topic_id, index): offset for topic in topics for index, offset in topic.offsets.items()}
+        if not begun:
+            reply(ChangedOffsets())
+            return None
+
+        def then(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                reply(ChangedOffsets(client_error_of(error), "the records of the group could not be written"))
+            else:
+                self._initialize(group_id, group.epoch, begun, starts, reply)
+
+        return GroupResult([records.states(group_id, states.began(group.states, begun))], then)
+
+    def delete_offsets(self, group_id: str, names: Sequence[str], reply: DeletionReply) -> GroupResult | None:
+        """Delete the states of topics of a group without members."""
+        group = self._around.groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            reply(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", {})
+            return None
+        if group.member_count:
+            reply(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.", {})
+            return None
+        known = group.states
+        if known is None:
+            reply(ErrorCode.NONE, None, {})
+            return None
+        outcomes: dict[str, DeletedOffsets] = {}
+        doomed: dict[bytes, NamedPartitions] = {}
+        for name in names:
+            topic = self._topics.of_name(name)
+            if topic is None:
+                outcomes[name] = DeletedOffsets(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            elif topic.topic_id in known.initialized:
+                doomed[topic.topic_id] = NamedPartitions(name, known.initialized[topic.topic_id].partitions)
+            elif topic.topic_id in known.deleting:
+                doomed[topic.topic_id] = NamedPartitions(name, frozenset(range(topic.partitions)))
+            else:
+                why = "There is no offset information to delete."
+                outcomes[name] = DeletedOffsets(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
+        if not doomed:
+            reply(ErrorCode.NONE, None, outcomes)
+            return None
+        following = states.deleting(known, {topic_id: topic.name for topic_id, topic in doomed.items()})
+
+        def then(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                reply(client_error_of(error), "the records of the group could not be written", {})
+            else:
+                self._delete_states(group_id, doomed, deleted)
+
+        def deleted(codes: Mapping[bytes, ErrorCode]) -> None:
+            for topic_id, topic in doomed.items():
+                code = codes.get(topic_id, ErrorCode.NONE)
+                why = None if code is ErrorCode.NONE else f"the states could not be deleted: {code.name}"
+                outcomes[topic.name] = DeletedOffsets(code, why, topic_id)
+            gone = [topic_id for topic_id in doomed if topic_id not in codes]
+            decision = partial(self._forget_deleted, group_id, gone, finished)
+            self._queues.decide_unasked(group_id, decision, refusal=finished)
+
+        def finished(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                reply(ErrorCode.NONE, None, outcomes)
+            else:
+                reply(client_error_of(error), "the records of the group could not be written", {})
+
+        return GroupResult([records.states(group_id, following)], then)
+
+    def _forget_deleted(
+        self, group_id: str, topic_ids: Collection[bytes], then: Callable[[ErrorCode], None]
+    ) -> GroupResult | None:
+        group = self._around.groups.get(group_id)
+        if not topic_ids or not isinstance(group, ShareGroup) or group.states is None:
+            then(ErrorCode.NONE)
+            return None
+        return GroupResult([records.states(group_id, states.deleted(group.states, topic_ids))], then)
+
+    def delete_all_states(self, group_id: str, reply: Callable[[ErrorCode], None]) -> GroupResult | None:
+        """Delete the states of a group that is about to be deleted. Whoever may not be deleted keeps them."""
+        group = self._around.groups.get(group_id)
+        if not isinstance(group, ShareGroup) or group.member_count or group.states is None:
+            reply(ErrorCode.NONE)
+            return None
+        doomed = dict(states.everything(group.states))
+        for topic_id in group.states.deleting:
+            topic = self._topics.of_id(topic_id)
+            if topic is not None:
+                doomed[topic_id] = NamedPartitions(topic.name, frozenset(range(topic.partitions)))
+
+        def deleted(codes: Mapping[bytes, ErrorCode]) -> None:
+            reply(next(iter(codes.values()), ErrorCode.NONE))
+
+        def then(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                reply(client_error_of(error))
+            else:
+                self._delete_states(group_id, doomed, deleted)
+
+        return GroupResult([records.states(group_id, states.all_deleting(group.states))], then)
+
+    def _delete_states(
+        self, group_id: str, topics: StateTopics, then: Callable[[Mapping[bytes, ErrorCode]], None]
+    ) -> None:
+        """Have states deleted; ``then`` gets the errors by topic id."""
+        keys = [
+            SharePartitionKey(group_id, topic_id, index)
+            for topic_id, topic in topics.items()
+            for index in sorted(topic.partitions)
+        ]
+
+        def done(codes: Mapping[SharePartitionKey, ErrorCode]) -> None:
+            then({key.topic_id: code for key, code in codes.items() if code is not ErrorCode.NONE})
+
+        _ask_all(keys, self._persister.delete, done)
+
+    def _groups(self) -> Iterable[ShareGroup]:
+        return (group for group in self._around.groups.values() if isinstance(group, ShareGroup))
+
+
+def _ask_all(
+    keys: Sequence[SharePartitionKey],
+    ask: Callable[[SharePartitionKey, Callable[[ErrorCode], None]], None],
+    then: Callable[[Mapping[SharePartitionKey, ErrorCode]], None],
+) -> None:
+    """Ask for each key, and call ``then`` with all codes."""
+    codes: dict[SharePartitionKey, ErrorCode] = {}
+    if not keys:
+        then(codes)
+
+    def answered(key: SharePartitionKey, code: ErrorCode) -> None:
+        codes[key] = code
+        if len(codes) == len(keys):
+            then(codes)
+
+    for key in keys:
+        ask(key, partial(answered, key))
+
+
+def _starts(topics: StateTopics, known: Collection[bytes]) -> dict[tuple[bytes, int], int]:
+    """Where new states begin: where the partition's leader decides, but at the first offset in a topic that the group
+    has had before."""
+    return {
+        (topic_id, index): FIRST_OFFSET if topic_id in known else NO_START_OFFSET
+        for topic_id, topic in topics.items()
+        for index in sorted(topic.partitions)
+    }
+
+
+def _refuse(reply: HeartbeatReply, error: ErrorCode, message: str) -> GroupResult | None:
+    reply(ShareHeartbeatAnswer(error, message))
+    return None
+
+
+def _nobody_waits(_: ChangedOffsets) -> None:
+    """The heartbeat has been answered."""
+
+
+def _why_fenced(member: ShareMember, epoch: int) -> str | None:
+    """Why a member with this epoch is fenced; None if it is not. A member whose last answer was lost has the epoch
+    before."""
+    if epoch in (0, member.epoch, member.previous_epoch) and epoch <= member.epoch:
+        return None
+    relation = "greater" if epoch > member.epoch else "smaller"
+    return (
+        f"The share group member has a {relation} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin."
+    )
+
+
+def _counted(member: ShareMember) -> Counter[str]:
+    return Counter(member.subscribed_topics)
+
+
+def _has_unassigned_states(group: ShareGroup) -> bool:
+    """Whether partitions of subscribed topics have their states and no member, or the other way round."""
+    if not group.members or group.states is None:
+        return False
+    assigned: dict[bytes, set[int]] = {}
+    for target in group.targets.values():
+        for topic_id, partitions in target.items():
+            assigned.setdefault(topic_id, set()).update(partitions)
+    return any(
+        group.subscribes_to(topic.name) and assigned.get(topic_id, set()) != topic.partitions
+        for topic_id, topic in group.states.initialized.items()
+    )
