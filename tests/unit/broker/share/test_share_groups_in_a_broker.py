@@ -212,7 +212,7 @@ def test_ten_thousand_sessions_are_refused_and_nothing_is_kept_of_them(tmp_path:
             member.epoch = 0
             found.append(member.fetch(member_id=f"m{number}", group_id=f"g{number % 700}").error_code)
         assert found == [E.NONE] * 10 + [E.SHARE_SESSION_LIMIT_REACHED] * 9_990
-        groups = broker.server.share_groups
+        groups = broker.server.share_delivery
         assert (groups.sessions.stats.sessions, len(groups.partitions.hosted())) == (10, 10)
         member.client.close()
         broker.settle()
