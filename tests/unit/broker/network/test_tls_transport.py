@@ -349,8 +349,8 @@ async def test_a_connection_that_is_closed_is_freed_without_the_collector(tmp_pa
                 it.clock.advance(600_000)
             else:
                 client.close()
-            await it.until(lambda: connection.is_closed)
             del connection
+            await it.until(lambda: not len(it.processor))
             await it.turns()
             assert [one for one in gc.get_objects() if isinstance(one, Connection | TlsTransport)] == []
         finally:
