@@ -38,7 +38,9 @@ from broker.server.command_line import (
 )
 from broker.server.signals import Signals
 from config.broker_settings import BrokerSettings
+from config.container import UNDER_A_TEST
 from config.errors import SettingsError
+from config.listen_address import require_loopback
 from config.settings_options import add_settings_options, settings_of
 
 log = logging.getLogger("broker")
@@ -46,9 +48,6 @@ log = logging.getLogger("broker")
 OPTION: Final = "--test"
 
 _DEFAULTS: Final = {
-    "listeners": "PLAINTEXT://127.0.0.1:0",
-    "ottla.control.listener": "127.0.0.1:0",
-    "ottla.prometheus.listener": "",
     "ottla.replication.factor.clamp": "true",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1",
@@ -59,6 +58,14 @@ _DEFAULTS: Final = {
 
 _DEFAULTS_OF_STANDING_TIME: Final = {"connections.max.idle.ms": "-1"}
 """The same where the clock is moved by hand: clients neither send nor receive while it is."""
+
+_BESIDE_THE_TEST: Final = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "ottla.control.listener": "127.0.0.1:0",
+    "ottla.prometheus.listener": "",
+}
+"""The listeners of a broker that has been started by the test."""
+
 
 _NOT_COUNTED: Final = ("log.dirs", "log.dir", "metadata.log.dir")
 """Settings that say where the data is, which a broker for tests decides itself."""
@@ -90,13 +97,19 @@ def run(arguments: Sequence[str], *, parent: int | None = None) -> int:
 def _settings(options: argparse.Namespace) -> BrokerSettings:
     """The settings of the options, above the defaults of a broker for tests. Raises `SettingsError`."""
     settings = settings_of(options).settings
-    defaults = _DEFAULTS | (_DEFAULTS_OF_STANDING_TIME if settings.ottla_clock == MANUAL else {})
+    defaults = {
+        **_DEFAULTS,
+        **(UNDER_A_TEST if options.container else _BESIDE_THE_TEST),
+        **(_DEFAULTS_OF_STANDING_TIME if settings.ottla_clock == MANUAL else {}),
+    }
     missing = [f"{key}={value}" for key, value in defaults.items() if key not in settings.given]
-    for key in _NOT_COUNTED:
+    for key in () if options.container else _NOT_COUNTED:
         if key in settings.given:
             log.warning("%s=%s does not count: a broker for tests has temporary data", key, settings.given[key])
     options.override = [*missing, *options.override]
     settings = settings_of(options).settings
+    if not options.container:
+        require_loopback(settings.ottla_control_listener)
     if settings.is_member:
         raise SettingsError(f"{OPTION} is for nodes with a controller of their own, and process.roles is broker")
     return settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -160,3 +161,41 @@ def test_a_test_that_fails_shows_what_the_broker_has_seen(tmp_path: Path) -> Non
     assert done.stdout.count("Kafka in '") == 1
     assert "Kafka in 'kafka'" in done.stdout
     assert "creating topic orders with 1 partitions" in done.stdout
+
+
+def run_python(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Python with this repository's packages, in a directory of a user's tests."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment.pop("PYTEST_XDIST_WORKER", None)
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+TOLD = """
+import os
+
+def test_{number}(kafka):
+    kafka.produce("orders", ["{number}"])
+    assert [record.value for record in kafka.records("orders")] == [b"{number}"]
+    with open("brokers", "a") as told:
+        print(os.environ["PYTEST_XDIST_WORKER"], kafka.process_id, file=told)
+"""
+
+
+def test_each_worker_of_xdist_has_a_broker_of_its_own(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"test_{number}.py").write_text(TOLD.format(number=number))
+    words = ("-m", "pytest", "-p", "ottla.testing.plugin", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile")
+    done = run_python(*words, cwd=tmp_path)
+    assert "4 passed" in done.stdout, done.stdout
+    brokers = {line.split()[0]: line.split()[1] for line in (tmp_path / "brokers").read_text().splitlines()}
+    assert len(set(brokers.values())) == len(brokers) == 2
+    assert len(set((tmp_path / "brokers").read_text().splitlines())) == 2, "a worker has more than one broker"
+
+
+def test_the_tests_with_unittest_of_the_page_pass(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs/testing.md").read_text()
+    [block] = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "import unittest" in block]
+    (tmp_path / "test_orders.py").write_text(block)
+    done = run_python("-m", "unittest", "test_orders", cwd=tmp_path)
+    assert re.search(r"Ran 2 tests .*\n\nOK", done.stderr), done.stderr
