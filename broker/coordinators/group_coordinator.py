@@ -109,8 +109,8 @@ class GroupCoordinator:
                     topics=topics,
                     hashes=hashes,
                     configs=group_configs,
-                    resolve=resolve,
                     persister=persister,
+                    resolve=resolve,
                 )
 
             return ShardType(make_shard, decode_group_record, encode_group_record)

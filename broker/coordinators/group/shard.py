@@ -83,8 +83,8 @@ class GroupShard:
         topics: TopicsView,
         hashes: TopicHashes,
         configs: GroupConfigs,
-        resolve: Resolve,
         persister: SharePersister,
+        resolve: Resolve,
     ) -> None:
         """``submit`` takes results that no request has asked for: those of alarms. All shards may share ``stats`` and
         ``hashes``. ``is_archived_by`` says of a topic and a group whether the topic's retention waits for the group."""
@@ -106,7 +106,6 @@ class GroupShard:
             events,
             stats,
         )
-        self._share = ShareGroups(surroundings, persister)
         self._events = events
         self._membership = Membership(
             self.image,
@@ -120,6 +119,7 @@ class GroupShard:
         )
         self._consumer_groups = ConsumerGroups(surroundings, self._membership)
         self._migration = Migration(surroundings, self._consumer_groups, self._membership)
+        self._share = ShareGroups(surroundings, persister)
         self._kinds: dict[str, GroupsOfKind] = {
             CONSUMER: self._consumer_groups,
             SHARE: self._share,

@@ -9,9 +9,9 @@ from protocol.records.cluster_metadata import FeatureLevelRecord
 
 METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
-GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
 """From level 1 on members can join share groups (KIP-932)."""
+GROUP_VERSION: Final = "group.version"
 ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
 
 

@@ -31,7 +31,7 @@ def test_a_member_joins_and_gets_partitions(broker: InProcessBroker, orders: byt
     assert (first.error_code, first.member_id, first.member_epoch, first.heartbeat_interval_ms) == (
         E.NONE,
         "anna",
-        1,
+        2,
         5_000,
     )
     assert first.assignment.topic_partitions == []
