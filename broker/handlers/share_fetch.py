@@ -17,7 +17,6 @@ from broker.request.faults import (
     InvalidShareSessionEpoch,
     ShareSessionLimitReached,
     TopicAuthorizationFailed,
-    UnknownAcquireMode,
     UnknownTopicId,
     UnknownTopicOrPartition,
     UnsupportedVersion,
@@ -142,7 +141,9 @@ class ShareFetchHandler:
         try:
             mode = AcquireMode(request.share_acquire_mode)
         except ValueError:
-            raise UnknownAcquireMode(f"there is no share acquire mode {request.share_acquire_mode}") from None
+            # Neither whole batches nor a limit of records. Kafka has no better code for it, and no words.
+            context.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            return
         quota = context.quota
         most_bytes = self._fetch_max_bytes if quota is None else min(self._fetch_max_bytes, quota.most_fetched)
         fetch = ShareFetch(

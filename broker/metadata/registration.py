@@ -17,6 +17,9 @@ FORMATTED_KRAFT_VERSION: Final = 1
 TRANSACTION_VERSIONS: Final = (0, 2)
 """Levels of transaction.version: 1 has flexible records, 2 is KIP-890, part 2. A new directory has the last one."""
 
+SHARE_VERSIONS: Final = (0, 2)
+"""Levels of share.version: 1 has share groups (KIP-932), 2 dead letter queues (KIP-1191). A new directory has none."""
+
 CONTROLLERS_REGISTER_SINCE: Final = 15
 """The metadata.version (3.7-IV0) from which on controllers register too (KIP-919)."""
 
@@ -28,6 +31,7 @@ SUPPORTED_FEATURES: Final = {
     "group.version": GROUP_VERSIONS,
     "kraft.version": (0, 1),
     "metadata.version": METADATA_VERSIONS,
+    "share.version": SHARE_VERSIONS,
     "transaction.version": TRANSACTION_VERSIONS,
 }
 """The lowest and highest supported level of each feature; features that are not here are at 0."""

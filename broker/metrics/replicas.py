@@ -187,6 +187,8 @@ class Replicas:
             "Fetch": replicas.fetch_purgatory,
             "DeleteRecords": replicas.delete_records_purgatory,
         }
+        if self._sources.share_fetch_purgatory is not None:
+            purgatories["ShareFetch"] = self._sources.share_fetch_purgatory
         yield Samples(_ENTRIES, [((name,), purgatory.stats.watched) for name, purgatory in purgatories.items()])
         yield Samples(_WAITING, [((name,), purgatory.stats.pending) for name, purgatory in purgatories.items()])
         expired, of_followers = replicas.fetch_purgatory.stats.expired, replicas.stats.follower_fetches_expired

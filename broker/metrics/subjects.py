@@ -24,6 +24,7 @@ from broker.metrics.replicas import Replicas
 from broker.metrics.requests import Requests
 from broker.metrics.series import Family
 from broker.metrics.server import Server
+from broker.metrics.share_delivery import ShareDeliveries
 from broker.metrics.share_states import ShareStates
 from broker.metrics.sources import MetricSources
 from broker.metrics.survey import Surveyor
@@ -47,6 +48,7 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "Consumer groups and their lag": lag.FAMILIES,
     "The transaction coordinator": Transactions.families,
     "The share coordinator": ShareStates.families,
+    "Share groups": ShareDeliveries.families,
     "Archived before deleted": archive.FAMILIES,
     "Data directories": Logs.families,
     "The log cleaner": Cleaner.families,
@@ -90,6 +92,7 @@ def make_pages(sources: MetricSources) -> Pages:
             Groups(sources, groups),
             Transactions(sources),
             ShareStates(sources),
+            ShareDeliveries(sources),
             Logs(sources),
             Cleaner(sources),
             Controller(sources, surveyor),

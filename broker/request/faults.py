@@ -193,12 +193,6 @@ class UnknownIsolationLevel(Fault):
     code = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-class UnknownAcquireMode(Fault):
-    """Neither whole batches nor a limit of records; Kafka finds no better code for it."""
-
-    code = ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 class TopicWithoutName(Fault):
     """A topic that has neither a name nor an id; Kafka finds no better code for it."""
 

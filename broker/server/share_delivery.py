@@ -57,7 +57,7 @@ class ShareDelivery:
         """Keeps the state of share partitions."""
         self.wheel: TimingWheel = services.wheel
         self.purgatory = Purgatory(
-            services.wheel, purge_interval=settings.share_fetch_purgatory_purge_interval_requests
+            services.fetch_wheel, purge_interval=settings.share_fetch_purgatory_purge_interval_requests
         )
         """Where share fetches wait."""
         self._sources = sources

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from broker.metadata.cache import ImageSource
 from broker.metadata.configs import ConfigView
+from broker.metadata.image.features import SHARE_VERSION
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.replication.isolation import FetchIsolation
 from broker.replication.offsets import Named
@@ -15,7 +16,6 @@ from broker.share.window import WindowTerms
 from config.group_settings import group_value
 from config.resources import ConfigResource
 
-SHARE_VERSION: Final = "share.version"
 DEAD_LETTERS_SINCE_LEVEL: Final = 2
 """The level of share.version from which on share groups have dead letter queues."""
 

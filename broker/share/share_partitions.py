@@ -123,6 +123,7 @@ class SharePartitions:
             if hosted.share.phase is Phase.EMPTY:
                 self._initialize(hosted, fetch, topic_id_partition)
         self.stats.fetched(topic for _, topic in named)
+        self.stats.failed_fetches.update({topic for key, topic in named if key in fetch.failed})
         if len(fetch.failed) == len(named):
             then(fetch.acquire())
             return
@@ -200,12 +201,16 @@ class SharePartitions:
             if error is None:
                 self.stats.acknowledged(said[key])
             elif share is not None:
+                hosted = hosted_here[key]
+                self.stats.failed_acknowledges.update([hosted.partition.topic_partition.topic] if hosted else ())
                 self.has_failed(share, error)
             if len(results) == len(said):
                 then(results)
 
+        hosted_here = {key: self._hosted.get(SharePartitionKey(member.group_id, *key)) for key in said}
+        self.stats.acknowledges.update({one.partition.topic_partition.topic for one in hosted_here.values() if one})
         for key, acknowledgements in said.items():
-            hosted = self._hosted.get(SharePartitionKey(member.group_id, *key))
+            hosted = hosted_here[key]
             if hosted is None or not hosted.share.is_active:
                 done(key, None, UnknownTopicOrPartition("nothing of the partition was fetched by the group here"))
                 continue
@@ -233,7 +238,6 @@ class SharePartitions:
         if hosted is not None:
             hosted.partition.unwatch(hosted)
             hosted.share.fence()
-            self.stats.gone(hosted.share.stats)
             self._purgatory.check(key)
 
     def remove_group(self, group_id: str) -> None:

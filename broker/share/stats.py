@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from broker.runtime.histogram import Histogram
-from broker.share.share_partition import SharePartitionStats
 from broker.share.window import Acknowledgement
 
 
@@ -12,8 +11,8 @@ class ShareGroupStats:
     """What the share partitions of a broker have in common."""
 
     __slots__ = (
-        "acknowledgements", "dead_letter_requests", "dead_letters", "expired_locks_gone", "failed_dead_letter_requests",
-        "fetches", "load_times",
+        "acknowledgements", "acknowledges", "dead_letter_requests", "dead_letters", "failed_acknowledges",
+        "failed_dead_letter_requests", "failed_fetches", "fetches", "load_times",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -21,6 +20,12 @@ class ShareGroupStats:
         """Records by what members have said of them (Kafka: RecordAcknowledgementsPerSec)."""
         self.fetches: Counter[str] = Counter()
         """Share fetches by topic (Kafka: TotalShareFetchRequestsPerSec)."""
+        self.failed_fetches: Counter[str] = Counter()
+        """Those with an error for a partition of the topic (Kafka: FailedShareFetchRequestsPerSec)."""
+        self.acknowledges: Counter[str] = Counter()
+        """Requests that acknowledge, by topic (Kafka: TotalShareAcknowledgementRequestsPerSec)."""
+        self.failed_acknowledges: Counter[str] = Counter()
+        """Those with an error for a partition of the topic (Kafka: FailedShareAcknowledgementRequestsPerSec)."""
         self.load_times = Histogram()
         """How long the state of a share partition took to read, in microseconds (Kafka: PartitionLoadTimeMs)."""
         self.dead_letters: Counter[str] = Counter()
@@ -29,8 +34,6 @@ class ShareGroupStats:
         """Batches of them (Kafka: DeadLetterQueueTotalProduceRequestsPerSec)."""
         self.failed_dead_letter_requests: Counter[str] = Counter()
         """Records that could not be copied, by batches (Kafka: DeadLetterQueueFailedProduceRequestsPerSec)."""
-        self.expired_locks_gone = 0
-        """Records whose lock has expired, of share partitions that are no longer in memory."""
 
     def fetched(self, topics: Iterable[str]) -> None:
         """Count a share fetch of these topics."""
@@ -43,7 +46,3 @@ class ShareGroupStats:
                 self.acknowledgements[one.types[0]] += one.last_offset - one.first_offset + 1
             else:
                 self.acknowledgements.update(one.types)
-
-    def gone(self, stats: SharePartitionStats) -> None:
-        """Keep the counters of a share partition that is forgotten: sums must not shrink."""
-        self.expired_locks_gone += stats.expired_locks

@@ -90,13 +90,12 @@ MISSING: Final[tuple[Difference, ...]] = (
         "Kafka's leaders of partitions ask its coordinator over the network whether a transaction may write to them.",
     ),
     Difference(
-        r"kafka_server_share_coordinator_metrics_(?:batch|event)_.*",
+        r"kafka_server_share_coordinator_metrics_(?:batch|event|thread)_.*",
         "The coordinator works where the handlers do: no threads, queues and buffers of its own.",
     ),
     Difference(
-        r"kafka_server_(?:share(?!_coordinator)\w+|brokertopicmetrics_\w*share\w*)_\w+(?:\{.*)?"
-        r"|.*delayedOperation=\"ShareFetch\".*",
-        "There are no share groups.",
+        r"kafka_server_sharegroupmetrics_partitionloadtimems.*",
+        "The first fetch of a group in a partition shows it, and the share coordinator's own times do.",
     ),
     Difference(
         r'.*delayedOperation="(?:AlterAcls|RemoteFetch|RemoteListOffsets)".*|kafka_server_delayedremotelistoffsets.*',

@@ -500,6 +500,10 @@ RULES: Final[tuple[Rule, ...]] = (
         orders=True,
         reason="Kafka puts what it refuses behind the rest, and topics together that follow each other.",
     ),
+    *(
+        Rule(api=api, path="responses", replace=_by_partition, orders=True, reason="Kafka has no order for them.")
+        for api in ("SHARE_FETCH", "SHARE_ACKNOWLEDGE")
+    ),
     Rule(
         api="LIST_CONFIG_RESOURCES",
         path="config_resources",

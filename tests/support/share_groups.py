@@ -12,8 +12,7 @@ from broker.coordinators.share.persister import (
     ShareState,
     StateBatch,
 )
-from broker.metadata.image.features import FeaturesImage
-from broker.share.group_configs import SHARE_VERSION
+from broker.metadata.image.features import SHARE_VERSION, FeaturesImage
 from protocol.errors import ErrorCode
 from protocol.messages.share_fetch import (
     ShareAcknowledgeRequest,

@@ -1,0 +1,124 @@
+"""Metrics of records on their way to share groups: sessions, fetches, acknowledgements, what is in flight, letters."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from broker.metrics.series import Family, Samples, counter, gauge, one
+from broker.metrics.sources import MetricSources
+from broker.share.sessions import ShareSessionStats
+from broker.share.share_partitions import Hosted
+from broker.share.stats import ShareGroupStats
+from broker.share.window import AcknowledgeType
+
+_OF_PARTITION: Final = ("group", "topic", "partition")
+
+
+def _gauge(type_: str, name: str, help: str, *labels: str) -> Family:
+    return gauge(f"kafka_server_{type_.lower()}_{name.lower()}", help, *labels, bean=_bean(type_, name, *labels))
+
+
+def _counter(type_: str, name: str, help: str, *labels: str) -> Family:
+    bean = _bean(type_, f"{name}PerSec", *labels)
+    return counter(f"kafka_server_{type_.lower()}_{name.lower()}_total", help, *labels, bean=bean)
+
+
+def _bean(type_: str, name: str, *labels: str) -> str:
+    return f"kafka.server:type={type_},name={name}" + "".join(f",{label}=*" for label in labels)
+
+
+_SESSIONS: Final = _gauge("ShareSessionCache", "ShareSessionsCount", "Share sessions")
+_SESSION_PARTITIONS: Final = _gauge("ShareSessionCache", "SharePartitionsCount", "Partitions in all share sessions")
+_EVICTIONS: Final = _counter(
+    "ShareSessionCache", "ShareSessionEvictions", "Share sessions that have ended with their connection"
+)
+_EXPIRES: Final = _counter(
+    "DelayedShareFetchMetrics", "Expires", "Share fetches that were answered because their time was over"
+)
+_FETCHES: Final = _counter("BrokerTopicMetrics", "TotalShareFetchRequests", "Share fetches, once for each topic")
+_FAILED_FETCHES: Final = _counter(
+    "BrokerTopicMetrics", "FailedShareFetchRequests", "Share fetches with a partition that could not be read"
+)
+_ACKNOWLEDGES: Final = _counter(
+    "BrokerTopicMetrics", "TotalShareAcknowledgementRequests", "Acknowledgements of share groups, once for each topic"
+)
+_FAILED_ACKNOWLEDGES: Final = _counter(
+    "BrokerTopicMetrics",
+    "FailedShareAcknowledgementRequests",
+    "Acknowledgements of share groups that were refused or could not be persisted",
+)
+_SAID: Final = _counter(
+    "ShareGroupMetrics",
+    "RecordAcknowledgements",
+    "Records by what members of share groups have said of them",
+    "ackType",
+)
+_IN_FLIGHT: Final = _gauge(
+    "SharePartitionMetrics", "InFlightMessageCount", "Records that a share group has in flight", *_OF_PARTITION
+)
+_BATCHES_IN_FLIGHT: Final = _gauge(
+    "SharePartitionMetrics", "InFlightBatchCount", "Batches that a share group has in flight", *_OF_PARTITION
+)
+_EXPIRED_LOCKS: Final = _counter(
+    "SharePartitionMetrics",
+    "AcquisitionLockTimeout",
+    "Records whose acquisition lock has expired, since the partition was loaded",
+    *_OF_PARTITION,
+)
+_LETTERS: Final = _counter("ShareGroupMetrics", "DeadLetterQueueRecordCount", "Records in dead letter queues", "group")
+_LETTER_REQUESTS: Final = _counter(
+    "ShareGroupMetrics", "DeadLetterQueueTotalProduceRequests", "Appends to dead letter queues", "group"
+)
+_FAILED_LETTER_REQUESTS: Final = _counter(
+    "ShareGroupMetrics",
+    "DeadLetterQueueFailedProduceRequests",
+    "Times that records were archived without a dead letter, since none could be appended",
+    "group",
+)
+
+
+class ShareDeliveries:
+    """Reads share sessions and share partitions, which are there once a share group has asked for records."""
+
+    families: tuple[Family, ...] = (
+        _SESSIONS, _SESSION_PARTITIONS, _EVICTIONS, _EXPIRES, _FETCHES, _FAILED_FETCHES, _ACKNOWLEDGES,
+        _FAILED_ACKNOWLEDGES, _SAID, _IN_FLIGHT, _BATCHES_IN_FLIGHT, _EXPIRED_LOCKS, _LETTERS, _LETTER_REQUESTS,
+        _FAILED_LETTER_REQUESTS,
+    )  # fmt: skip
+
+    def __init__(self, sources: MetricSources) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Samples]:
+        sessions, partitions = self._sources.share_sessions, self._sources.share_partitions
+        if self._sources.share_fetch_purgatory is not None:
+            yield one(_EXPIRES, self._sources.share_fetch_purgatory.stats.expired)
+        of_sessions = ShareSessionStats() if sessions is None else sessions.stats
+        yield one(_SESSIONS, of_sessions.sessions)
+        yield one(_SESSION_PARTITIONS, of_sessions.partitions)
+        yield one(_EVICTIONS, of_sessions.evicted)
+        stats = ShareGroupStats() if partitions is None else partitions.stats
+        yield one(_FETCHES, stats.fetches.total())
+        yield one(_FAILED_FETCHES, stats.failed_fetches.total())
+        yield one(_ACKNOWLEDGES, stats.acknowledges.total())
+        yield one(_FAILED_ACKNOWLEDGES, stats.failed_acknowledges.total())
+        said = stats.acknowledgements
+        types = [one_type for one_type in AcknowledgeType if one_type is not AcknowledgeType.GAP]
+        yield Samples(_SAID, [((one_type.name.capitalize(),), said[one_type]) for one_type in types])
+        hosted = [
+            (_labels(one_of_them), one_of_them.share)
+            for one_of_them in (() if partitions is None else partitions.hosted())
+        ]
+        yield Samples(_IN_FLIGHT, [(labels, share.window.size) for labels, share in hosted])
+        yield Samples(_BATCHES_IN_FLIGHT, [(labels, len(share.window.batches)) for labels, share in hosted])
+        yield Samples(_EXPIRED_LOCKS, [(labels, share.stats.expired_locks) for labels, share in hosted])
+        for family, letters in (
+            (_LETTERS, stats.dead_letters),
+            (_LETTER_REQUESTS, stats.dead_letter_requests),
+            (_FAILED_LETTER_REQUESTS, stats.failed_dead_letter_requests),
+        ):
+            yield Samples(family, [((group_id,), number) for group_id, number in letters.items()])
+
+
+def _labels(hosted: Hosted) -> tuple[str, ...]:
+    topic, index = hosted.partition.topic_partition
+    return hosted.share.key.group_id, topic, str(index)
