@@ -67,6 +67,9 @@ class Membership:
         )
         self._static = StaticMembers(self._presence, self._rounds, clock=clock, events=events)
 
+        self._handed_over: set[str] = set()
+        """Groups that are becoming groups of another kind: their records are in flight."""
+
     def find(self, group_id: str) -> ClassicGroup | None:
         """The group as it is now; None if it has neither records nor members."""
         return self._presence.find(group_id)
@@ -91,7 +94,7 @@ class Membership:
     def recorded(self, group_id: str) -> None:
         """A record or the tombstone of the group has been replayed. If its write was answered as failed before (it took
         too long), the record may differ from the members here: then a rebalance begins."""
-        group = self._presence.live(group_id)
+        group = None if group_id in self._handed_over else self._presence.live(group_id)
         if group is None or group.round is not None or group.replacements_under_way:
             return
         if group.metadata is None and not group.members:
@@ -100,6 +103,19 @@ class Membership:
             self._presence.release(group)
         elif not group.is_as_recorded:
             self._rounds.submit(group, self._rounds.begin(group, "its members are not those in the log"))
+
+    def hands_over(self, group_id: str) -> Callable[[bool], None]:
+        """The group becomes a group of another kind. Returns what is to be called once the records of that are replayed
+        (True), so that members that wait are told to join again and nothing of the group is left here, or have failed
+        (False), so that the group goes on."""
+        self._handed_over.add(group_id)
+
+        def after(stands: bool) -> None:
+            self._handed_over.discard(group_id)
+            if stands:
+                self._presence.drop(group_id, ErrorCode.REBALANCE_IN_PROGRESS)
+
+        return after
 
     # Joining ----------------------------------------------------------------------------------------------------------
 

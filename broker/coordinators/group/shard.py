@@ -11,13 +11,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
+from broker.coordinators.group.consumer.groups import ConsumerGroups
+from broker.coordinators.group.consumer.requests import Beat, Beaten, BeatReply, DescribedConsumerGroup
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.expiry import Expiry
 from broker.coordinators.group.image import CLASSIC, CONSUMER, SHARE, STREAMS, GroupImage, kind_of_key
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.group import ModernGroup
 from broker.coordinators.group.modern.kept import KeptGroups
-from broker.coordinators.group.modern.kinds import GroupConfigs, GroupsOfKind, Surroundings
+from broker.coordinators.group.modern.kinds import GroupConfigs, GroupsOfKind, Resolve, Surroundings
 from broker.coordinators.group.modern.topics import TopicHashes, TopicsView
 from broker.coordinators.group.offsets import Offsets
 from broker.coordinators.group.queues import GroupQueues
@@ -67,6 +69,7 @@ class GroupShard:
         topics: TopicsView,
         hashes: TopicHashes,
         configs: GroupConfigs,
+        resolve: Resolve,
     ) -> None:
         """``submit`` takes results that no request has asked for: those of alarms. All shards may share ``stats`` and
         ``hashes``. ``is_archived_by`` says of a topic and a group whether the topic's retention waits for the group."""
@@ -75,9 +78,19 @@ class GroupShard:
         self.stats = stats
         self._queues = GroupQueues(submit)
         surroundings = Surroundings(
-            self.image.modern, self._queues, topics, hashes, configs, settings, clock, wheel, ids, events, stats
+            self.image.modern,
+            self._queues,
+            topics,
+            hashes,
+            configs,
+            resolve,
+            settings,
+            clock,
+            wheel,
+            ids,
+            events,
+            stats,
         )
-        self._kinds = _state_machines(surroundings)
         self._events = events
         self._membership = Membership(
             self.image,
@@ -89,6 +102,10 @@ class GroupShard:
             queues=self._queues,
             stats=self.stats,
         )
+        self._consumer_groups = ConsumerGroups(surroundings, self._membership)
+        kept = KeptGroups()
+        self._kinds: dict[str, GroupsOfKind] = {CONSUMER: self._consumer_groups, SHARE: kept, STREAMS: kept}
+        """The state machine of each kind of groups of the newer protocols."""
         self._offsets = Offsets(
             self.image, self._membership, self._kinds, settings=settings, clock=clock, stats=self.stats
         )
@@ -203,6 +220,14 @@ class GroupShard:
 
         return self._queues.decide(group_id, decision, refusal, alone=partial(self._is_decided_alone, group_id))
 
+    def consumer_heartbeat(self, beat: Beat, reply: BeatReply) -> GroupResult | None:
+        """Handle ConsumerGroupHeartbeat: let a member join, go on, or leave."""
+        return self._queues.decide(
+            beat.group_id,
+            lambda: self._consumer_groups.heartbeat(beat, reply),
+            lambda error: reply(Beaten(error=error)),
+        )
+
     def _is_decided_alone(self, group_id: str) -> bool:
         """Whether a request of the classic protocol is decided while nothing of the group is in flight: where it makes
         the group, and in a group that is not a classic group."""
@@ -275,6 +300,16 @@ class GroupShard:
         group = None if group_id in self.image.modern else self._membership.find(group_id)
         return None if group is None else _describe(group)
 
+    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup | None:
+        """A consumer group as it is now; None if there is no such group, or it is of another kind."""
+        group = self._consumer_groups.find(group_id)
+        return None if group is None else self._consumer_groups.describe(group)
+
+    def knows_regex(self, group_id: str, regex: str) -> bool:
+        """Whether a member of the consumer group subscribes by the expression, which is valid then."""
+        group = self._consumer_groups.find(group_id)
+        return group is not None and group.regexes[regex] > 0
+
     def group_ids(self) -> Sequence[str]:
         """The ids of all groups."""
         return tuple(dict.fromkeys((*self.image.group_ids(), *self._membership.group_ids())))
@@ -326,12 +361,6 @@ class GroupShard:
         if classic.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP, []
         return ErrorCode.NONE, [group_tombstone(group_id)]
-
-
-def _state_machines(surroundings: Surroundings) -> dict[str, GroupsOfKind]:
-    """The state machine of each kind of groups of the newer protocols."""
-    kept = KeptGroups()
-    return {CONSUMER: kept, SHARE: kept, STREAMS: kept}
 
 
 def _describe(group: ClassicGroup) -> DescribedGroup:

@@ -106,7 +106,16 @@ def test_the_versions_are_those_of_apache_kafka(broker: InProcessBroker, version
     ("version", "supported"),
     [
         (3, {"metadata.version"}),
-        (4, {"metadata.version", "kraft.version", "transaction.version", "eligible.leader.replicas.version"}),
+        (
+            4,
+            {
+                "metadata.version",
+                "kraft.version",
+                "transaction.version",
+                "group.version",
+                "eligible.leader.replicas.version",
+            },
+        ),
     ],
 )
 def test_features_from_level_0_are_for_those_who_can_read_them(
@@ -115,7 +124,7 @@ def test_features_from_level_0_are_for_those_who_can_read_them(
     answer = broker.ask(NAMED, version)
     assert {feature.name for feature in answer.supported_features} == supported
     finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-    assert finalized == {"metadata.version": 25, "kraft.version": 1, "transaction.version": 2}
+    assert finalized == {"metadata.version": 25, "kraft.version": 1, "transaction.version": 2, "group.version": 1}
     assert answer.finalized_features_epoch == broker.server.metadata.image.end_offset - 1
 
 

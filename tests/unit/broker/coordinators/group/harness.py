@@ -254,6 +254,7 @@ class Coordinator:
         self.settings = GroupSettings(**settings)
         self.archived_by = set()  # topics, each with the group that its retention waits for
         self.topics = Topics()
+        self.resolving = []  # what is at the worker: expressions, names of topics, and who gets the matches
         self.configs = {
             "consumer.session.timeout.ms": 45_000,
             "consumer.heartbeat.interval.ms": 5_000,
@@ -277,6 +278,7 @@ class Coordinator:
             topics=self.topics,
             hashes=TopicHashes(self.topics),
             configs=lambda group_id, key: self.configs[key],
+            resolve=lambda regexes, names, then: self.resolving.append((regexes, names, then)),
         )
         self.writer.shard = shard
         return shard
