@@ -62,6 +62,13 @@ class SessionTimers:
                     self.hear_of(group, member)
         return list(self._groups.values())
 
+    def adopt(self, group_id: str) -> ClassicGroup:
+        """Make a group live whose record is replayed. Each member's session begins now."""
+        group = self._groups[group_id] = ClassicGroup(group_id, self._image)
+        for member in group.members.values():
+            self.hear_of(group, member)
+        return group
+
     def unload(self, code: ErrorCode) -> None:
         """Drop all groups: parked replies get ``code``, and all alarms are cancelled."""
         for group_id in tuple(self._groups):

@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
+from broker.coordinators.group.consumer.group import ConsumerGroup
 from broker.coordinators.group.consumer.groups import ConsumerGroups
+from broker.coordinators.group.consumer.migration import Migration
 from broker.coordinators.group.consumer.requests import Beat, Beaten, BeatReply, DescribedConsumerGroup
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.expiry import Expiry
@@ -103,6 +105,7 @@ class GroupShard:
             stats=self.stats,
         )
         self._consumer_groups = ConsumerGroups(surroundings, self._membership)
+        self._migration = Migration(surroundings, self._consumer_groups, self._membership)
         kept = KeptGroups()
         self._kinds: dict[str, GroupsOfKind] = {CONSUMER: self._consumer_groups, SHARE: kept, STREAMS: kept}
         """The state machine of each kind of groups of the newer protocols."""
@@ -173,8 +176,13 @@ class GroupShard:
         group_id = request.group_id
 
         def decision() -> GroupResult | None:
-            if group_id not in self.image.modern:
+            group = self.image.modern.get(group_id)
+            if group is None:
                 return self._membership.join(request, reply)
+            if isinstance(group, ConsumerGroup):
+                if group.members:
+                    return self._migration.join(group, request, reply)
+                return self._membership.join(request, reply, self._consumer_groups.tombstones(group))
             reply(Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
             return None
 
@@ -188,8 +196,12 @@ class GroupShard:
         group_id = request.group_id
 
         def decision() -> GroupResult | None:
-            if group_id not in self.image.modern:
+            group = self.image.modern.get(group_id)
+            if group is None:
                 return self._membership.sync(request, reply)
+            if isinstance(group, ConsumerGroup):
+                self._migration.sync(group, request, reply)
+                return None
             reply(Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
             return None
 
@@ -200,9 +212,12 @@ class GroupShard:
 
     def heartbeat(self, request: Heartbeat) -> ErrorCode:
         """Handle Heartbeat: begin the member's session anew."""
-        if request.group_id in self.image.modern:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return self._membership.heartbeat(request)
+        group = self.image.modern.get(request.group_id)
+        if group is None:
+            return self._membership.heartbeat(request)
+        if isinstance(group, ConsumerGroup):
+            return self._migration.heartbeat(group, request)
+        return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(
         self, group_id: str, members: Sequence[LeavingMember], reply: Callable[[Left], None]
@@ -210,8 +225,11 @@ class GroupShard:
         """Handle LeaveGroup: remove members."""
 
         def decision() -> GroupResult | None:
-            if group_id not in self.image.modern:
+            group = self.image.modern.get(group_id)
+            if group is None:
                 return self._membership.leave(group_id, members, reply)
+            if isinstance(group, ConsumerGroup):
+                return self._migration.leave(group, members, reply)
             reply(Left(members=[ErrorCode.UNKNOWN_MEMBER_ID] * len(members)))
             return None
 

@@ -10,11 +10,13 @@ A heartbeat does three things, each with its records:
 from __future__ import annotations
 
 import dataclasses
+from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from broker.coordinators.group.classic_group import ClassicGroup
 from broker.coordinators.group.consumer import records as r
 from broker.coordinators.group.consumer.group import ConsumerGroup
 from broker.coordinators.group.consumer.member import LEFT_FOR_A_WHILE, NOTHING_OWNED, ConsumerMember, MemberState
@@ -49,12 +51,18 @@ class Step(NamedTuple):
     """What a request leads to."""
 
     records: list[GroupRecord]
-    answer: Beaten
+    answer: Beaten = Beaten()
     aftermath: Sequence[Aftermath] = ()
 
 
 class ConsumerGroups:
     """A `GroupsOfKind` for the consumer groups of a partition."""
+
+    upgrade: Callable[[ClassicGroup], tuple[ConsumerGroup, list[GroupRecord], list[Aftermath]]]
+    """Makes a consumer group of a classic group with members; raises `BeatRefused` (`migration`)."""
+    may_downgrade: Callable[[ConsumerGroup, Collection[str]], bool]
+    downgrade: Callable[[ConsumerGroup, Collection[str]], Step]
+    """Makes a classic group of a consumer group without some of its members."""
 
     def __init__(self, around: Surroundings, classic: Membership) -> None:
         self._around = around
@@ -164,7 +172,7 @@ class ConsumerGroups:
         if not found:
             return 0, None
         step = self.fence(group, found, "nothing has been heard of it for too long")
-        return len(found), self._result(step, _nobody)
+        return len(found), self.result(step, _nobody)
 
     # Heartbeats -------------------------------------------------------------------------------------------------------
 
@@ -175,20 +183,21 @@ class ConsumerGroups:
         except BeatRefused as refused:
             reply(Beaten(error=refused.code, message=refused.message))
             return None
-        return self._result(step, reply)
+        answer = step.answer
+        return self.result(step, lambda error: reply(Beaten(error=error) if error is not ErrorCode.NONE else answer))
 
-    def _result(self, step: Step, reply: BeatReply) -> GroupResult | None:
+    def result(self, step: Step, answer: Callable[[ErrorCode], None]) -> GroupResult | None:
+        """What is to be written of a step. ``answer`` gets NONE, or the client's error of a failed write."""
         if not step.records:
             for after in step.aftermath:
                 after(True)
-            reply(step.answer)
+            answer(ErrorCode.NONE)
             return None
 
         def then(error: ErrorCode) -> None:
-            stands = error is ErrorCode.NONE
             for after in step.aftermath:
-                after(stands)
-            reply(step.answer if stands else Beaten(error=client_error_of(error)))
+                after(error is ErrorCode.NONE)
+            answer(client_error_of(error))
 
         return GroupResult(step.records, then)
 
@@ -273,10 +282,7 @@ class ConsumerGroups:
         if not classic.members:
             after = self._classic.hands_over(beat.group_id)
             return ConsumerGroup(beat.group_id), [group_tombstone(beat.group_id)], [after]
-        raise BeatRefused(
-            ErrorCode.GROUP_ID_NOT_FOUND,
-            f"Cannot upgrade classic group {beat.group_id} to consumer group because online upgrade is disabled.",
-        )
+        return self.upgrade(classic)
 
     def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
         """Raises `BeatRefused` for one member too many."""
@@ -448,7 +454,23 @@ class ConsumerGroups:
             if member.classic is None
             else member.classic.session_timeout_ms
         )
-        self._expect(group_id, member.member_id, Deadline.SESSION, timeout_ms, "nothing has been heard of it too long")
+        self.expect(group_id, member.member_id, Deadline.SESSION, timeout_ms, "nothing has been heard of it too long")
+
+    def cancel(self, group_id: str, member_id: str, deadline: Deadline) -> None:
+        """The member has kept the deadline."""
+        self._timers.cancel(group_id, member_id, (deadline,))
+
+    def has_deadline(self, group_id: str, member_id: str, deadline: Deadline) -> bool:
+        """Whether the member has to keep the deadline."""
+        return self._timers.has(group_id, member_id, deadline)
+
+    def forget_timers(self, group_id: str, member_id: str) -> None:
+        """The member is gone, or in a classic group."""
+        self._timers.cancel(group_id, member_id)
+
+    def new_member_id(self) -> str:
+        """An id for a member that brings none, as Kafka writes ids."""
+        return urlsafe_b64encode(self._around.ids.uuid()).decode().rstrip("=")
 
     def _watch_revocation(self, group_id: str, member: ConsumerMember, stands: bool) -> None:
         if not stands:
@@ -466,7 +488,7 @@ class ConsumerGroups:
             known = None if group is None else group.members.get(member.member_id)
             if group is None or known is None or known.epoch != member.epoch:
                 return None
-            return self._result(self.fence(group, [known], why), _nobody)
+            return self.result(self.fence(group, [known], why), _nobody)
 
         self._timers.set(
             group_id,
@@ -476,7 +498,7 @@ class ConsumerGroups:
             lambda: self._around.queues.decide_unasked(group_id, decision),
         )
 
-    def _expect(self, group_id: str, member_id: str, deadline: Deadline, after_ms: int, why: str) -> None:
+    def expect(self, group_id: str, member_id: str, deadline: Deadline, after_ms: int, why: str) -> None:
         """Remove the member if it misses the deadline."""
 
         def decision() -> GroupResult | None:
@@ -484,7 +506,7 @@ class ConsumerGroups:
             member = None if group is None else group.members.get(member_id)
             if group is None or member is None:
                 return None
-            return self._result(self.fence(group, [member], why), _nobody)
+            return self.result(self.fence(group, [member], why), _nobody)
 
         self._timers.set(
             group_id,
@@ -515,7 +537,9 @@ class ConsumerGroups:
         return self.fence(group, [member], "it has left")._replace(answer=answer)
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], why: str) -> Step:
-        """Remove members, and let the group epoch grow."""
+        """Remove members, and let the group epoch grow; or make a classic group of those that remain."""
+        if self.may_downgrade(group, [member.member_id for member in members]):
+            return self.downgrade(group, [member.member_id for member in members])
         records = [record for member in members for record in r.removal(group.group_id, member.member_id)]
         gone: dict[str, ConsumerMember | None] = dict.fromkeys(member.member_id for member in members)
         leaving = Counter(member.subscribed_regex for member in members if member.subscribed_regex)
@@ -620,5 +644,5 @@ def _check_epoch(member: ConsumerMember, epoch: int) -> ErrorCode:
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
-def _nobody(_: Beaten) -> None:
+def _nobody(_: ErrorCode) -> None:
     """Nobody has asked."""
