@@ -527,6 +527,21 @@ RULES: Final[tuple[Rule, ...]] = (
         reason="A hash map's order.",
     ),
     Rule(api="JOIN_GROUP", path="members", replace=_by_member, orders=True, reason="A hash map's order."),
+    *(
+        Rule(api=api, path=path, replace=_sorted_by("partitions"), orders=True, reason="A hash map's order.")
+        for api, path in (
+            ("CONSUMER_GROUP_HEARTBEAT", "assignment.topic_partitions"),
+            ("CONSUMER_GROUP_DESCRIBE", "groups*.members*.assignment.topic_partitions"),
+            ("CONSUMER_GROUP_DESCRIBE", "groups*.members*.target_assignment.topic_partitions"),
+        )
+    ),
+    Rule(
+        api="CONSUMER_GROUP_DESCRIBE",
+        path="groups*.members",
+        replace=_sorted_by("member_id"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
     Rule(api="DESCRIBE_GROUPS", path="groups*.members", replace=_by_member, orders=True, reason="A hash map's order."),
     Rule(
         api="DESCRIBE_GROUPS",

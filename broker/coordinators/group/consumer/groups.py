@@ -550,6 +550,9 @@ class ConsumerGroups:
         ]
         hashed = self._around.hashes.of_group(topics_with(group, gone))
         records.append(self._bumped(group, group.epoch + 1, hashed))
+        if len(members) == len(group.members):
+            # Nobody is left to be assigned anything: the group is not behind its epoch.
+            records.append(r.assignment_epoch_record(group.group_id, group.epoch + 1, 0))
 
         def after(stands: bool) -> None:
             for member in members if stands else ():
