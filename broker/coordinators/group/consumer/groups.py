@@ -138,7 +138,21 @@ class ConsumerGroups:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if not is_transactional and member.classic is None and not commit.knows_member_epochs:
             return ErrorCode.UNSUPPORTED_VERSION
+        if commit.generation < member.epoch and all(
+            self._had(member, offset.topic, offset.partition, commit.generation) for offset in commit.offsets
+        ):
+            # The member has had these partitions since that epoch or longer (KIP-1251).
+            return ErrorCode.NONE
         return _check_epoch(member, commit.generation)
+
+    def _had(self, member: ConsumerMember, name: str, partition: int, epoch: int) -> bool:
+        topic = self._around.topics.of_name(name)
+        if topic is None:
+            return False
+        since = member.assigned.get(topic.topic_id, {}).get(partition)
+        if since is None:
+            since = member.pending_revocation.get(topic.topic_id, {}).get(partition)
+        return since is not None and since <= epoch
 
     def check_fetch(self, group: ModernGroup, member_id: str | None, member_epoch: int) -> ErrorCode:
         """NONE if the member may read committed offsets."""
@@ -532,7 +546,13 @@ class ConsumerGroups:
             member = _static_of(group, beat)
         answer = Beaten(member_id=beat.member_id, member_epoch=beat.member_epoch)
         if beat.instance_id is not None and beat.member_epoch == LEFT_FOR_A_WHILE:
-            gone = dataclasses.replace(member, epoch=LEFT_FOR_A_WHILE, pending_revocation=NOTHING_OWNED)
+            gone = dataclasses.replace(
+                member,
+                epoch=LEFT_FOR_A_WHILE,
+                # Whoever takes the member's place may commit in any epoch.
+                assigned={topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.assigned.items()},
+                pending_revocation=NOTHING_OWNED,
+            )
             return Step([r.current_record(group.group_id, gone)], answer)
         return self.fence(group, [member], "it has left")._replace(answer=answer)
 

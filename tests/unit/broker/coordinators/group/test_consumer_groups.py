@@ -51,7 +51,7 @@ def test_a_member_without_topics_is_in_the_first_epoch(groups):
     anna = Consumer(groups, "anna", topics=())
 
     assert anna.joins().member_epoch == 1
-    assert written(groups) == ["5", "7", "6", "8"]
+    assert written(groups) == ["5", "8"]
     assert state(groups) == "Stable"
 
 
@@ -357,6 +357,22 @@ def test_an_expression_that_is_none_is_refused_and_a_worker_that_fails_leaves_th
     then(None)
     assert bert.beats().member_epoch == 1
     assert len(groups.resolving) == 1
+
+
+def test_an_epoch_before_may_commit_what_the_member_has_had_since_then(groups):
+    anna, bert = Consumer(groups, "anna"), Consumer(groups, "bert")
+    anna.joins()
+    bert.joins()
+    settle(anna, bert)
+    kept = min(anna.owned["orders"])
+    assert groups.shard.image.modern[G].members["anna"].epoch == 3
+
+    topic = groups.topics.of_name("orders").topic_id
+    assert groups.shard.image.modern[G].members["anna"].assigned[topic][kept] == 2
+    assert kept == 0
+    assert groups.commit(5, member_id="anna", generation=2) is E.NONE
+    assert groups.commit(5, member_id="anna", generation=1) is E.STALE_MEMBER_EPOCH
+    assert groups.commit(5, member_id="bert", generation=2) is E.STALE_MEMBER_EPOCH
 
 
 # Offsets -------------------------------------------------------------------------------------------------------------
