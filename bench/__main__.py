@@ -34,6 +34,7 @@ from bench import (
     report,
     session_cases,
     spark_cases,
+    testing_cases,
     tls_cases,
     transaction_cases,
 )
@@ -68,6 +69,7 @@ ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
     "cold-reader": connection_cases.cold_reader,
 }
 OF_A_SCALE: dict[str, Callable[[Path, float], dict[str, float]]] = {
+    "testing": testing_cases.testing,
     "tls": tls_cases.tls,
     "disturbers": connection_cases.disturbers,
     "partitions": partition_cases.partitions,

@@ -1,8 +1,8 @@
 """How well clients with a quota are held to it, and what clients without one notice of that.
 
 `python -m bench.throttled_clients` starts a broker and, for each client library, a client with a quota and one without.
-Both produce, then both consume, for `--seconds`: two windows of a quota, since a client may use up a window at once. A
-broker may be named instead: `--bootstrap`.
+Both produce, then both consume, for `--seconds`: two windows of a quota, since a client may use up a window at once.
+The client without a quota does the same alone, before and behind that. A broker may be named instead: `--bootstrap`.
 """
 
 from __future__ import annotations
@@ -152,10 +152,11 @@ def run(work: Work, bootstrap: str, client_id: str, topic: str, seconds: float, 
 
 
 def measure(work: Work, bootstrap: str, topic: str, seconds: float) -> None:
-    """Run a client with a quota, one beside it without, and then the second alone; print what each has moved."""
+    """Run a client with a quota and one beside it without, and before and behind that the second alone; print what each
+    has moved, and what is left to the client without a quota of what it moves alone."""
     context = multiprocessing.get_context("spawn")
     rates = {}
-    for names in (("slow", "free"), ("alone",)):
+    for names in (("alone before",), ("slow", "free"), ("alone behind",)):
         moved = {name: context.Value("d", 0.0, lock=False) for name in names}
         processes = [
             context.Process(target=run, args=(work, bootstrap, name, topic, seconds, moved[name])) for name in names
@@ -167,7 +168,9 @@ def measure(work: Work, bootstrap: str, topic: str, seconds: float) -> None:
         rates |= {name: of_client.value / seconds for name, of_client in moved.items()}
     sys.stdout.write(
         f"{work.__name__.replace('_', ' '):28} {rates['slow'] / RATE:.2f} of its rate; beside it "
-        f"{rates['free'] / 1e6:.1f} MB/s, alone {rates['alone'] / 1e6:.1f} MB/s\n"
+        f"{rates['free'] / 1e6:.1f} MB/s, alone {rates['alone before'] / 1e6:.1f} and "
+        f"{rates['alone behind'] / 1e6:.1f} MB/s: "
+        f"{2 * rates['free'] / (rates['alone before'] + rates['alone behind']):.2f}\n"
     )
     sys.stdout.flush()
 

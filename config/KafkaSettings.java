@@ -16,6 +16,7 @@ import org.apache.kafka.common.utils.internals.AppInfoParser;
 import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.config.AbstractKafkaConfig;
 import org.apache.kafka.server.config.DynamicBrokerConfig;
+import org.apache.kafka.server.config.QuotaConfig;
 import org.apache.kafka.server.config.ServerTopicConfigSynonyms;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
@@ -24,13 +25,14 @@ public class KafkaSettings {
         System.out.println("# Every setting of Apache Kafka " + AppInfoParser.getVersion()
             + ". Printed by: java -cp 'KAFKA/libs/*' config/KafkaSettings.java > config/kafka_settings.tsv");
         System.out.println(
-            "# scopes 'internal' (of the broker) and 'internal group': Kafka does not document them; synonyms: broker settings, the strongest first");
+            "# scopes 'internal' (of the broker) and 'internal group': Kafka does not document them; 'quota': of replication, of which a broker tells no default; synonyms: broker settings, the strongest first");
         System.out.println("scope\tname\ttype\tdefault\tallowed\tchangeable\tsensitive\tsynonyms");
         print("broker", AbstractKafkaConfig.CONFIG_DEF, false);
         print("topic", LogConfig.configDefCopy(), false);
         print("group", GroupConfig.CONFIG_DEF, false);
         print("internal", AbstractKafkaConfig.CONFIG_DEF, true);
         print("internal group", GroupConfig.CONFIG_DEF, true);
+        print("quota", QuotaConfig.brokerQuotaConfigs(), false);
     }
 
     private static void print(String scope, ConfigDef definitions, boolean internal) {
@@ -38,7 +40,7 @@ public class KafkaSettings {
             ConfigDef.ConfigKey key = entry.getValue();
             if (key.internalConfig != internal)
                 continue;
-            System.out.println(String.join("\t", scope, key.name, key.type.name(), defaultOf(key), allowed(key),
+            System.out.println(String.join("\t", scope, key.name, key.type.name(), scope.equals("quota") ? "null" : defaultOf(key), allowed(key),
                 changeable(scope, key.name), key.type == ConfigDef.Type.PASSWORD ? "sensitive" : "",
                 String.join(", ", synonyms(scope, key.name))));
         }

@@ -201,6 +201,24 @@ class BrokerSettings(Settings):
     group_min_session_timeout_ms: int = setting(ConfigType.INT, "6000")
     group_max_session_timeout_ms: int = setting(ConfigType.INT, "1800000")
     group_max_size: int = setting(ConfigType.INT, _NO_LIMIT_INT, "[1,...]")
+    group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
+        ConfigType.LIST, "classic,consumer,streams", "[consumer, classic, share, streams]"
+    )
+    group_consumer_session_timeout_ms: int = setting(ConfigType.INT, "45000", "[1,...]")
+    group_consumer_min_session_timeout_ms: int = setting(ConfigType.INT, "45000", "[1,...]")
+    group_consumer_max_session_timeout_ms: int = setting(ConfigType.INT, "60000", "[1,...]")
+    group_consumer_heartbeat_interval_ms: int = setting(ConfigType.INT, "5000", "[1,...]")
+    group_consumer_min_heartbeat_interval_ms: int = setting(ConfigType.INT, "5000", "[1,...]")
+    group_consumer_max_heartbeat_interval_ms: int = setting(ConfigType.INT, "15000", "[1,...]")
+    group_consumer_assignment_interval_ms: int = setting(ConfigType.INT, "1000", "[0,...]")
+    group_consumer_min_assignment_interval_ms: int = setting(ConfigType.INT, "0", "[0,...]")
+    group_consumer_max_assignment_interval_ms: int = setting(ConfigType.INT, "15000", "[0,...]")
+    group_consumer_max_size: int = setting(ConfigType.INT, _NO_LIMIT_INT, "[1,...]")
+    group_consumer_assignors: tuple[str, ...] = setting(ConfigType.LIST, "uniform,range", "")
+    group_consumer_migration_policy: str = setting(
+        ConfigType.STRING, "bidirectional", "(case insensitive) [DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL]"
+    )
+    group_consumer_regex_refresh_interval_ms: int = setting(ConfigType.INT, "600000", "[10000,...]")
     offset_metadata_max_bytes: int = setting(ConfigType.INT, "4096")
     offsets_retention_minutes: int = setting(ConfigType.INT, "10080", "[1,...]")
     offsets_retention_check_interval_ms: int = setting(ConfigType.LONG, "600000", "[1,...]")

@@ -31,6 +31,9 @@ DEFAULTS: Final = {
 }
 """Defaults in a container: the image's volume, and a port that can be published."""
 
+UNDER_A_TEST: Final = {"ottla.control.listener": ":9093"}
+"""Defaults of a broker for tests in a container: its ports are reached as far as they are published."""
+
 _METRICS: Final = ListenAddress("", 9404)
 """The default metrics endpoint in a container. As a default, not a given setting, it moves if its port is taken."""
 

@@ -19,7 +19,8 @@ class Definition(NamedTuple):
     """One setting of Kafka 4.4.0."""
 
     scope: str
-    """``broker``, ``topic``, ``group``; ``internal`` and ``internal group``: those that Kafka does not document."""
+    """``broker``, ``topic``, ``group``; ``internal`` and ``internal group``: those that Kafka does not document;
+    ``quota``: those of a broker that are no settings of its file."""
     name: str
     type: ConfigType
     default: str | None
@@ -44,7 +45,7 @@ def definitions(scope: str) -> Mapping[str, Definition]:
 
 def broker_definition(name: str) -> Definition | None:
     """The broker setting of this name, documented or not; None if Kafka has none."""
-    return definitions("broker").get(name) or definitions("internal").get(name)
+    return definitions("broker").get(name) or definitions("internal").get(name) or definitions("quota").get(name)
 
 
 def group_definition(name: str) -> Definition | None:

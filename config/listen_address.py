@@ -1,7 +1,8 @@
 """Addresses of listeners that are not Kafka's: that of the metrics endpoint, and that of the control listener.
 
 ottla.prometheus.listener=127.0.0.1:9404      host:port; an empty host is every interface; empty: there is no endpoint
-ottla.control.listener=127.0.0.1:0            the same; only for a broker that is under a test (docs/testing.md)
+ottla.control.listener=127.0.0.1:0            the same, on loopback, or in a container whose ports are published; only
+                                              for a broker that is under a test (docs/testing.md)
 """
 
 from typing import Final, NamedTuple
@@ -32,11 +33,14 @@ def parse_metrics_listener(text: str) -> ListenAddress | None:
 
 
 def parse_control_listener(text: str) -> ListenAddress | None:
-    """Read ``host:port`` of loopback; None for an empty text. Raises `InvalidConfig`."""
-    address = _parse(CONTROL_LISTENER, text, "127.0.0.1:0")
+    """Read ``host:port``; None for an empty text. Raises `InvalidConfig`."""
+    return _parse(CONTROL_LISTENER, text, "127.0.0.1:0")
+
+
+def require_loopback(address: ListenAddress | None) -> None:
+    """Raises `InvalidConfig` if the control listener would be reached from other machines."""
     if address is not None and address.host not in _LOOPBACK:
-        raise InvalidConfig(CONTROL_LISTENER, text, f"an address of loopback: {', '.join(_LOOPBACK)}")
-    return address
+        raise InvalidConfig(CONTROL_LISTENER, str(address), f"an address of loopback: {', '.join(_LOOPBACK)}")
 
 
 def _parse(key: str, text: str, example: str) -> ListenAddress | None:

@@ -32,6 +32,8 @@ from protocol.schema import (
 )
 
 ERROR_MESSAGE: Final = "error_message"
+ITSELF: Final = "."
+"""Mirrored instead of an array of the request: one element answers the request as a whole."""
 
 Refuse = Callable[[Any, int, ErrorCode, str | None], Any]
 """Makes the response to a request in a version, in which everything carries the code and the sentence; None where the
@@ -122,7 +124,12 @@ class _Writer:
 
     def _array(self, field: FieldLayout, made: WireType, element: _Element) -> str:
         """The elements that answer those of the request's arrays, array after array."""
-        parts = [self._elements(path.split("."), made, element) for path in field.mirrors]
+        parts = [
+            f"[{self._struct(made.cls, element)}]"
+            if path == ITSELF and isinstance(made, StructOf)
+            else self._elements(path.split("."), made, element)
+            for path in field.mirrors
+        ]
         text = " + ".join(parts)
         return text if field.mirrored_until == NEWEST else f"({text} if version <= {field.mirrored_until} else [])"
 

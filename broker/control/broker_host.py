@@ -58,6 +58,8 @@ class BrokerHost:
         self._brokers = 0
         """How many brokers there have been."""
         self._changing = asyncio.Lock()
+        self.is_ending = False
+        """No broker follows the broker of now; what takes long ends early."""
         self._server: BrokerServer | None = None
         self.clock: Clock
         self.happenings = Happenings(asyncio.get_running_loop())
@@ -70,9 +72,15 @@ class BrokerHost:
 
     @property
     def server(self) -> BrokerServer:
-        """The broker of now. Raises `CannotDo` while another one takes its place."""
-        if self._server is None:
-            raise CannotDo("the broker begins anew, or has ended")
+        """The broker of now. Raises `CannotDo` while another one takes its place, and at the end."""
+        if self._server is None or not self._server.is_ready:
+            raise CannotDo("the broker ends" if self.is_ending else "the broker begins anew")
+        return self._server
+
+    @property
+    def requested(self) -> BrokerServer:
+        """The broker whose request is being handled: its first requests come before calls may use it."""
+        assert self._server is not None, "a broker that has ended handles its requests alone"
         return self._server
 
     @property
@@ -92,6 +100,8 @@ class BrokerHost:
         Connections are closed, and what the last broker had is removed. Raises `CannotStart`.
         """
         async with self._changing:
+            if self.is_ending:
+                raise CannotDo("the broker ends")
             former = self.data_directory
             await self._stop()
             await self._start(prepare)
@@ -105,6 +115,7 @@ class BrokerHost:
 
     async def stop(self) -> None:
         """Stop the broker and close the ports."""
+        self.is_ending = True
         async with self._changing:
             await self._stop()
             for one in self._sockets:
@@ -122,7 +133,7 @@ class BrokerHost:
         self.clock = self._make_clock()
         for begin in self.on_change:
             begin()
-        self._server = BrokerServer(
+        server = BrokerServer(
             self._settings.replace(log_dirs=(str(self.data_directory),), metadata_log_dir=None),
             clock=TellingClock(self.clock, self.happenings.tell),
             # A client that closes waits for its last fetch, so that fetches wait by a clock that goes on.
@@ -132,7 +143,8 @@ class BrokerHost:
             files=TestFiles(self.goes_wrong),
             bind=self._bind,
         )
-        await self._server.start()
+        self._server = server  # whose first request may come before `start` returns
+        await server.start()
         self.happenings.tell()
 
     def _wrapped(self, handle: Handle) -> Handle:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from broker.control.broker_host import BrokerHost, Prepare
 from broker.control.calls import CHANGES, Answer, Call, Nothing
@@ -27,6 +28,8 @@ from broker.control.snapshots import copy_snapshot
 from broker.network.acceptor import CannotListen
 from config.broker_settings import BrokerSettings
 from config.listen_address import CONTROL_LISTENER
+
+_EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 
 
 class BrokerUnderTest:
@@ -52,7 +55,13 @@ class BrokerUnderTest:
         if address is None:
             return
         try:
-            self._control = ControlServer(address.host, address.port, self._calls, loop=asyncio.get_running_loop())
+            self._control = ControlServer(
+                address.host,
+                address.port,
+                self._calls,
+                loop=asyncio.get_running_loop(),
+                names={one.host for one in self._settings.advertised_listeners} - _EVERY_INTERFACE,
+            )
         except OSError as error:
             await self._host.stop()
             raise CannotListen(f"{CONTROL_LISTENER}={address} cannot be opened: {error.strerror}") from error
@@ -68,16 +77,24 @@ class BrokerUnderTest:
     def description(self) -> Answer:
         """Where the broker is, for who has started it."""
         server = self._host.server
-        listeners = {one.name: f"{one.host}:{one.port}" for one in server.socket_server.listeners}
+        bound = server.socket_server.listeners
+        advertised = {one.name: one for one in self._settings.advertised_on({one.name: one.port for one in bound})}
+        reached = [advertised[one.name] if one.host in _EVERY_INTERFACE else one for one in bound]
+        listeners = {one.name: f"{one.host}:{one.port}" for one in reached}
         node = server.components.node
         return {
             "bootstrap": next(iter(listeners.values())),
             "listeners": listeners,
-            "control": None if self._control is None else "http://{}:{}".format(*self._control.address),
+            "control": None if self._control is None else self._control_url(reached[0].host),
             "node_id": node.node_id,
             "cluster_id": node.cluster_id,
             "pid": os.getpid(),
         }
+
+    def _control_url(self, host_of_clients: str) -> str:
+        assert self._control is not None
+        host, port = self._control.address
+        return f"http://{host_of_clients if host in _EVERY_INTERFACE else host}:{port}"
 
     def _all_calls(self, snapshots: Path) -> list[Call]:
         host = self._host
@@ -132,8 +149,10 @@ class BrokerUnderTest:
 
 def _on_free_ports(settings: BrokerSettings) -> BrokerSettings:
     """The same settings, with ports that the system chooses."""
-    control = settings.ottla_control_listener
+    control, metrics = settings.ottla_control_listener, settings.ottla_prometheus_listener
     return settings.replace(
         listeners=tuple(listener._replace(port=0) for listener in settings.listeners),
+        advertised_listeners=tuple(listener._replace(port=0) for listener in settings.advertised_listeners),
         ottla_control_listener=None if control is None else control._replace(port=0),
+        ottla_prometheus_listener=None if metrics is None else metrics._replace(port=0),
     )

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from broker.control.broker_host import MANUAL
 from broker.control.broker_under_test import BrokerUnderTest
 from broker.control.calls import CannotDo
 from broker.control.faults.fault_calls import read_rules
@@ -36,7 +38,9 @@ from broker.server.command_line import (
 )
 from broker.server.signals import Signals
 from config.broker_settings import BrokerSettings
+from config.container import UNDER_A_TEST
 from config.errors import SettingsError
+from config.listen_address import require_loopback
 from config.settings_options import add_settings_options, settings_of
 
 log = logging.getLogger("broker")
@@ -44,9 +48,6 @@ log = logging.getLogger("broker")
 OPTION: Final = "--test"
 
 _DEFAULTS: Final = {
-    "listeners": "PLAINTEXT://127.0.0.1:0",
-    "ottla.control.listener": "127.0.0.1:0",
-    "ottla.prometheus.listener": "",
     "ottla.replication.factor.clamp": "true",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1",
@@ -55,9 +56,26 @@ _DEFAULTS: Final = {
 }
 """What a broker for tests has where its settings say nothing."""
 
+_DEFAULTS_OF_STANDING_TIME: Final = {"connections.max.idle.ms": "-1"}
+"""The same where the clock is moved by hand: clients neither send nor receive while it is."""
 
-def run(arguments: Sequence[str]) -> int:
-    """Run a broker for tests until a signal stops it or its parent ends; return the exit code."""
+_BESIDE_THE_TEST: Final = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "ottla.control.listener": "127.0.0.1:0",
+    "ottla.prometheus.listener": "",
+}
+"""The listeners of a broker that has been started by the test."""
+
+
+_NOT_COUNTED: Final = ("log.dirs", "log.dir", "metadata.log.dir")
+"""Settings that say where the data is, which a broker for tests decides itself."""
+
+
+def run(arguments: Sequence[str], *, parent: int | None = None) -> int:
+    """Run a broker for tests until a signal stops it or its parent ends; return the exit code. ``parent`` is the number
+    of the process that has started this one, where that may have ended already."""
+    if parent is None:
+        parent = os.getppid()
     keep_standard_descriptors()
     signals = Signals()
     options = _parser().parse_args(arguments)
@@ -71,27 +89,39 @@ def run(arguments: Sequence[str]) -> int:
     directory = Path(tempfile.mkdtemp(prefix="ottla-test-"))
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(_serve(settings, directory, signals, rules))
+            return runner.run(_serve(settings, directory, signals, rules, parent))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def _settings(options: argparse.Namespace) -> BrokerSettings:
     """The settings of the options, above the defaults of a broker for tests. Raises `SettingsError`."""
-    given = settings_of(options).settings.given
-    missing = [f"{key}={value}" for key, value in _DEFAULTS.items() if key not in given]
+    settings = settings_of(options).settings
+    defaults = {
+        **_DEFAULTS,
+        **(UNDER_A_TEST if options.container else _BESIDE_THE_TEST),
+        **(_DEFAULTS_OF_STANDING_TIME if settings.ottla_clock == MANUAL else {}),
+    }
+    missing = [f"{key}={value}" for key, value in defaults.items() if key not in settings.given]
+    for key in () if options.container else _NOT_COUNTED:
+        if key in settings.given:
+            log.warning("%s=%s does not count: a broker for tests has temporary data", key, settings.given[key])
     options.override = [*missing, *options.override]
     settings = settings_of(options).settings
+    if not options.container:
+        require_loopback(settings.ottla_control_listener)
     if settings.is_member:
         raise SettingsError(f"{OPTION} is for nodes with a controller of their own, and process.roles is broker")
     return settings
 
 
-async def _serve(settings: BrokerSettings, directory: Path, signals: Signals, rules: Sequence[NewRule]) -> int:
+async def _serve(
+    settings: BrokerSettings, directory: Path, signals: Signals, rules: Sequence[NewRule], parent: int
+) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     signals.stop_by(loop, stop.set)
-    when_parent_ends(loop, stop.set)
+    when_parent_ends(loop, parent, stop.set)
     broker = BrokerUnderTest(settings, directory, rules)
     try:
         await broker.start()

@@ -3,8 +3,9 @@
     GET  /openapi.json      the calls, described for machines and readers
     GET  /…, POST /…        the calls (`broker.control.calls`)
 
-It listens on loopback only. A page in a browser on the same machine could reach it: so a call needs a Host of loopback,
-which a name that is rebound has not, and a POST the content type of JSON, which a page may not send elsewhere unasked.
+It listens on loopback only, but in a container. A page in a browser on the same machine could reach it: so a call needs
+a Host of loopback or a name that the broker advertises, which a name that is rebound is not, and a POST the content
+type of JSON, which a page may not send elsewhere unasked.
 
 Python's own HTTP server has a thread for each connection; what a call does runs on the broker's loop.
 """
@@ -15,7 +16,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -42,16 +43,27 @@ class _Server(ThreadingHTTPServer):
 
     calls: Mapping[tuple[str, str], Call]
     loop: asyncio.AbstractEventLoop
+    names: frozenset[str]
 
 
 class ControlServer:
     """Answers calls until it is closed."""
 
-    def __init__(self, host: str, port: int, calls: Sequence[Call], *, loop: asyncio.AbstractEventLoop) -> None:
-        """Binds the port; 0 is one that the system chooses. Raises `OSError`."""
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        calls: Sequence[Call],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        names: Collection[str] = (),
+    ) -> None:
+        """Binds the port; 0 is one that the system chooses. ``names`` are those under which clients know this machine,
+        beside the names of loopback. Raises `OSError`."""
         self._server = _Server((host, port), _Conversation)
         self._server.calls = {(call.method, call.path): call for call in calls}
         self._server.loop = loop
+        self._server.names = _LOOPBACK.union(names)
         self._thread = threading.Thread(target=self._server.serve_forever, name="control", daemon=True)
 
     @property
@@ -109,8 +121,9 @@ class _Conversation(BaseHTTPRequestHandler):
     def _answer_to(self, method: str) -> Answer:
         body = self._body()
         host = self.headers.get("Host", "")
-        if host.rpartition(":")[0] not in _LOOPBACK and host not in _LOOPBACK:
-            raise _Refused(HTTPStatus.FORBIDDEN, f"the Host is {host!r}, and calls come from this machine only")
+        names = self.server.names
+        if host.rpartition(":")[0] not in names and host not in names:
+            raise _Refused(HTTPStatus.FORBIDDEN, f"the Host is {host!r}, and calls are for {', '.join(sorted(names))}")
         path = self.path.partition("?")[0]
         calls = self.server.calls
         if (method, path) == (READS, "/openapi.json"):

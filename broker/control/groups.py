@@ -10,6 +10,8 @@ from broker.request.faults import Fault
 
 if TYPE_CHECKING:
     from broker.control.broker_host import BrokerHost
+    from broker.coordinators.group.consumer.member import ConsumerMember
+    from broker.coordinators.group.requests import DescribedMember
     from broker.coordinators.group.shard import GroupShard
     from broker.server.broker_server import BrokerServer
 
@@ -74,18 +76,26 @@ def shard_of(server: BrokerServer, group: str) -> GroupShard | None:
 def described(server: BrokerServer, group: str) -> Answer:
     """A group as it is now, as JSON; the state of one that does not exist is ``Dead``, as Kafka has it."""
     shard = shard_of(server, group)
-    found = None if shard is None else shard.describe(group)
+    found = None if shard is None else shard.glance(group)
     offsets = [] if shard is None else shard.fetch(group, None, require_stable=False)
     return {
         "group": group,
         "state": "Dead" if found is None else found.state,
-        "members": []
-        if found is None
-        else [
-            {"member": one.member_id, "instance": one.instance_id, "client_id": one.client_id, "host": one.client_host}
-            for one in found.members
-        ],
+        "members": [] if shard is None else _members(shard, group),
         "committed": {
             f"{one.topic}-{one.partition}": one.committed.offset for one in offsets if one.committed is not None
         },
     }
+
+
+def _members(shard: GroupShard, group: str) -> list[Answer]:
+    """The members of a classic group or of a consumer group of the newer protocol."""
+    members: list[DescribedMember | ConsumerMember] = []
+    if (classic := shard.describe(group)) is not None:
+        members += classic.members
+    elif (consumers := shard.describe_consumer_group(group)) is not None:
+        members += [member for member, _ in consumers.members]
+    return [
+        {"member": one.member_id, "instance": one.instance_id, "client_id": one.client_id, "host": one.client_host}
+        for one in members
+    ]

@@ -70,6 +70,8 @@ class MovableTime:
             try:
                 while clock.ring_next(until_ms):
                     await services.settle()
+                    if self._host.is_ending:
+                        raise CannotDo("the broker ends")
             finally:
                 services.scheduler.least_interval_ms = 0
             clock.move_to(until_ms)

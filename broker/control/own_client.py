@@ -9,10 +9,12 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from broker.control.calls import CannotDo
 from broker.network.transport import PlaintextTransport
 from broker.peers.backoff import Backoff
 from broker.peers.connector import PeerTransport
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
+from broker.peers.errors import PeerError
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
 from broker.request.session import Peer as SessionPeer
@@ -45,7 +47,7 @@ class OwnClient:
             self._peer = None
 
     async def ask(self, request: object, answer: type[Answer], *, version: int) -> Answer:
-        """Send a request and return its answer. Raises `PeerError`."""
+        """Send a request and return its answer. Raises `CannotDo` where another broker takes over meanwhile."""
         if self._peer is None:
             loop = asyncio.get_running_loop()
             self._peer = Peer(
@@ -57,7 +59,10 @@ class OwnClient:
                 request_timeout_ms=TIMEOUT_MS,
                 stats=PeerStats(),
             )
-        return await self._peer.ask(request, answer, version=version)
+        try:
+            return await self._peer.ask(request, answer, version=version)
+        except PeerError as error:
+            raise CannotDo(f"the broker begins anew, or ends: {error}") from error
 
     async def connect(self, endpoint: PeerEndpoint, receiver: asyncio.BufferedProtocol) -> PeerTransport:
         """Part of `Connector`: a pair of sockets, one of which a processor serves."""

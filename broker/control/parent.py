@@ -11,11 +11,13 @@ LOOK_S: Final = 0.5
 """How often the parent is looked for where the system does not tell, in seconds."""
 
 
-def when_parent_ends(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Let ``loop`` call ``call`` once the process that has started this one has ended. A process without a parent that
-    could end, such as the first of a container, goes on."""
-    parent = os.getppid()
+def when_parent_ends(loop: asyncio.AbstractEventLoop, parent: int, call: Callable[[], None]) -> None:
+    """Let ``loop`` call ``call`` once ``parent``, the process that has started this one, has ended. A process without a
+    parent that could end, such as the first of a container, goes on."""
     if parent <= 1:
+        return
+    if os.getppid() != parent:
+        loop.call_soon(call)  # it has ended before this was called
         return
     try:
         descriptor = os.pidfd_open(parent)

@@ -97,7 +97,7 @@ class SeenRequests:
         return {"count": len(found), "requests": [seen._asdict() for seen in found[-MOST_TOLD:]]}
 
     def _see(self, slot: ResponseSlot) -> None:
-        server = self._host.server
+        server = self._host.requested
         session = slot.stream.session
         try:
             header, position = decode_request_header(slot.frame)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from broker.server.broker_server import BrokerServer
 
 _RECORDS: Final = ".log"
+_INDEXES: Final = (".index", ".timeindex")
+"""Of a segment that is written to they have 10 MB each, nearly all zeros. The broker of the copy makes them anew."""
 _METADATA_LOG: Final = "__cluster_metadata-0"
 _LOCK: Final = ".lock"
 _DELETED: Final = (".deleted", "-delete", ".tmp", ".cleaned", ".swap")
@@ -66,7 +68,8 @@ def _copy(source: Path, target: Path, sealed: set[str]) -> None:
         copy = target / entry.name
         copy.mkdir()
         for file in os.scandir(entry.path):
-            if file.name.endswith(_DELETED):
+            stem, kind = os.path.splitext(file.path)
+            if file.name.endswith(_DELETED) or (kind in _INDEXES and stem + _RECORDS not in sealed):
                 continue
             if file.path in sealed:
                 os.link(file.path, copy / file.name)

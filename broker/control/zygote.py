@@ -43,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     gc.collect()
     gc.freeze()  # what a fork shares stays shared
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets the brokers that have ended
+    zygote = os.getpid()
     with socket.socket(fileno=os.dup(0)) as requests:
         while True:
             request, descriptors, _, _ = socket.recv_fds(requests, MOST_BYTES, len(_DESCRIPTORS))
@@ -50,15 +51,15 @@ def main(arguments: Sequence[str]) -> int:
                 return 0
             if os.fork() == 0:
                 requests.close()
-                return _become_a_broker(json.loads(request), descriptors)
+                return _become_a_broker(json.loads(request), descriptors, zygote)
             for descriptor in descriptors:
                 os.close(descriptor)
 
 
-def _become_a_broker(arguments: list[str], descriptors: Sequence[int]) -> int:
+def _become_a_broker(arguments: list[str], descriptors: Sequence[int], zygote: int) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_RDONLY)
     for descriptor, number in zip((null, *descriptors), (0, *_DESCRIPTORS), strict=True):
         os.dup2(descriptor, number)
         os.close(descriptor)
-    return run([OPTION, *arguments])
+    return run([OPTION, *arguments], parent=zygote)

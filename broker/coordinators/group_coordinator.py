@@ -50,9 +50,12 @@ class GroupCoordinator:
         ids: Ids,
         slices: TimeSlices,
         reader: WorkerThread,
+        housekeeper: WorkerThread,
         scheduler: Scheduler,
         persister: SharePersister,
     ) -> None:
+        """``reader`` reads the log, ``housekeeper`` matches regular expressions."""
+
         def is_archived_by(topic: str, group_id: str) -> bool:
             return configs.archive_group(topic) == group_id
 
@@ -68,6 +71,7 @@ class GroupCoordinator:
             from broker.coordinators.group.modern.topics import TopicHashes
             from broker.coordinators.group.settings import GroupSettings
             from broker.coordinators.group.shard import GroupShard
+            from broker.coordinators.group_regexes import RegexWorker
             from broker.coordinators.group_topics import GroupTopics
             from protocol.records.group_metadata import decode_group_record, encode_group_record
 
@@ -76,6 +80,11 @@ class GroupCoordinator:
                 min_session_timeout_ms=settings.group_min_session_timeout_ms,
                 max_session_timeout_ms=settings.group_max_session_timeout_ms,
                 max_size=settings.group_max_size,
+                consumer_max_size=settings.group_consumer_max_size,
+                consumer_assignors=settings.group_consumer_assignors,
+                consumer_upgrades=settings.group_consumer_migration_policy.lower() in ("upgrade", "bidirectional"),
+                consumer_downgrades=settings.group_consumer_migration_policy.lower() in ("downgrade", "bidirectional"),
+                consumer_regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
                 offset_metadata_max_bytes=settings.offset_metadata_max_bytes,
                 offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
                 share_max_size=settings.group_share_max_size,
@@ -85,6 +94,7 @@ class GroupCoordinator:
             topics = GroupTopics(metadata)
             self._hashes = hashes = TopicHashes(topics)
             group_configs = GroupConfigValues(metadata, configs)
+            resolve = RegexWorker(housekeeper)
 
             def make_shard(submit: Submit) -> GroupShard:
                 return GroupShard(
@@ -100,6 +110,7 @@ class GroupCoordinator:
                     hashes=hashes,
                     configs=group_configs,
                     persister=persister,
+                    resolve=resolve,
                 )
 
             return ShardType(make_shard, decode_group_record, encode_group_record)

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from broker.coordinators.group.requests import Commit, FetchedOffset, TopicPartitionName
+from broker.coordinators.group.requests import NO_GENERATION, Commit, FetchedOffset, TopicPartitionName
 from broker.coordinators.group_coordinator import Groups
 from broker.handlers.offset_topics import OffsetTopics, PartitionErrors, TopicKey, merge
 from broker.metadata.cache import MetadataCache
 from broker.request.context import Operation, RequestContext, ResourceType
-from broker.request.faults import Fault, GroupAuthorizationFailed
+from broker.request.faults import Fault, GroupAuthorizationFailed, MemberRefused
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.messages.committed_offsets import (
@@ -27,7 +27,8 @@ TOPIC_IDS_SINCE_VERSION: Final = 10
 """Of OffsetCommit and of OffsetFetch."""
 
 GROUP_ID_NOT_FOUND_SINCE_VERSION: Final = 9
-"""Of OffsetCommit; before, a generation of no group is an illegal one."""
+"""Of OffsetCommit; before, a generation of no group is an illegal one, and members of consumer groups of the newer
+protocol can't commit."""
 
 GROUP_ERROR_SINCE_VERSION: Final = 2
 MANY_GROUPS_SINCE_VERSION: Final = 8
@@ -73,6 +74,7 @@ class CommittedOffsetsHandler:
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             offsets=by_topic.offsets,
+            knows_member_epochs=context.api_version >= GROUP_ID_NOT_FOUND_SINCE_VERSION,
             unknown_group_error=(
                 ErrorCode.GROUP_ID_NOT_FOUND
                 if context.api_version >= GROUP_ID_NOT_FOUND_SINCE_VERSION
@@ -150,7 +152,7 @@ class CommittedOffsetsHandler:
         topics = asked.topics
         wanted = None if topics is None else [(one.name, one.topic_id, one.partition_indexes) for one in topics]
         try:
-            fetched = self._fetch(asked.group_id, wanted, require_stable, context)
+            fetched = self._fetch(asked.group_id, wanted, require_stable, context, asked.member_id, asked.member_epoch)
         except Fault as fault:
             return OffsetFetchResponse.Group(group_id=asked.group_id, topics=[], error_code=fault.code)
         return OffsetFetchResponse.Group(
@@ -163,14 +165,18 @@ class CommittedOffsetsHandler:
         asked: Sequence[tuple[str, bytes, Sequence[int]]] | None,
         require_stable: bool,
         context: RequestContext,
+        member_id: str | None = None,
+        member_epoch: int = NO_GENERATION,
     ) -> list[_FetchedTopic]:
         """What a group has committed for topics, or for all (None); those of which nothing can be told come last.
 
-        Raises what says that nobody answers for the group, or not to this client.
+        Raises what says that nobody answers for the group, or not to this client, or not to this member in this epoch.
         """
         if not context.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
             raise GroupAuthorizationFailed(f"{context.session.principal} may not see group {group_id!r}")
         shard = self._groups.of(group_id).shard
+        if (refusal := shard.check_fetch(group_id, member_id, member_epoch)) is not ErrorCode.NONE:
+            raise MemberRefused(refusal)
         if asked is None:
             return list(self._visible(shard.fetch(group_id, None, require_stable=require_stable), context))
         seen: list[tuple[str, bytes, Sequence[int]]] = []

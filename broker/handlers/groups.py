@@ -94,7 +94,7 @@ class GroupsHandler:
         if context.api_version < NOT_FOUND_SINCE_VERSION:
             return Described(group_id=group_id, group_state=DEAD)
         kind = shard.kind_of(group_id)
-        message = f"Group {group_id} not found." if kind is None else f"'{group_id}' is a {kind} group."
+        message = f"Group {group_id} not found." if kind is None else f"Group {group_id} is not a classic group."
         return Described(
             group_id=group_id, group_state=DEAD, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message
         )

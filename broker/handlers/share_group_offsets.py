@@ -103,9 +103,11 @@ class ShareGroupOffsetsHandler:
         for topic in wanted:
             partitions = [_unknown_partition(index, ErrorCode.NONE, None) for index in topic.partitions]
             answer.topics.append(Described.Topic(topic_name=topic.name, topic_id=topic.topic_id, partitions=partitions))
-            if topic.topic_id == NO_UUID:
-                continue
+            found = self._metadata.image.topics.by_id.get(topic.topic_id)
+            count = 0 if found is None else len(found.partitions)
             for of_partition in partitions:
+                if not 0 <= of_partition.partition_index < count:
+                    continue  # Kafka asks for half a minute in vain, and says the same
                 left += 1
                 key = SharePartitionKey(group_id, topic.topic_id, of_partition.partition_index)
                 self._persister.summarize(key, 0, partial(self._summarized, topic.name, of_partition, done))

@@ -23,8 +23,12 @@ SHARE_VERSIONS: Final = (0, 2)
 CONTROLLERS_REGISTER_SINCE: Final = 15
 """The metadata.version (3.7-IV0) from which on controllers register too (KIP-919)."""
 
+GROUP_VERSIONS: Final = (0, 1)
+"""Levels of group.version: 1 has consumer groups of the newer protocol (KIP-848). A new directory has the last one."""
+
 SUPPORTED_FEATURES: Final = {
     "eligible.leader.replicas.version": (0, 1),
+    "group.version": GROUP_VERSIONS,
     "kraft.version": (0, 1),
     "metadata.version": METADATA_VERSIONS,
     "share.version": SHARE_VERSIONS,

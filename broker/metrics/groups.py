@@ -61,13 +61,6 @@ def _counted(name: str, help: str, field: str) -> tuple[Reading, ...]:
     )
 
 
-def _never(name: str, help: str) -> tuple[Reading, ...]:
-    return (
-        Reading(_of_coordinator(count, f"{name}_count", f"{help}: always 0"), lambda _: 0),
-        Reading(_of_coordinator(gauge, f"{name}_rate", f"{help} a second: always 0"), lambda _: 0),
-    )
-
-
 _READINGS: Final = (
     _of_manager("NumGroups", "Classic groups", lambda it: it.seen.kinds[_CLASSIC]),
     *map(_in_state, _STATES),
@@ -80,7 +73,7 @@ _READINGS: Final = (
     *_counted("offset_expiration", "Offsets that expired", "expired_offsets"),
     *_counted("offset_deletion", "Offsets deleted by request", "deleted_offsets"),
     *_counted("group_completed_rebalance", "Rebalances that ended with a stored assignment", "completed_rebalances"),
-    *_never("consumer_group_rebalance", "Rebalances of groups of the consumer protocol (KIP-848)"),
+    *_counted("consumer_group_rebalance", "New epochs of consumer groups (KIP-848)", "consumer_rebalances"),
     Reading(
         _of_coordinator(gauge, "event_queue_size", "Changes of groups that are being written"),
         lambda it: sum(len(one.writer) for one in it.coordinator.groups.active),
@@ -113,7 +106,7 @@ _PARTITIONS: Final = _of_coordinator(
 _GROUPS: Final = _of_coordinator(
     gauge,
     "group_count",
-    "Groups by protocol; only classic groups are served, groups of other protocols are kept",
+    "Groups by protocol; classic and consumer groups are served, groups of other protocols are kept",
     "protocol",
     bean=f"{_COORDINATOR_BEAN},protocol=*",
 )
@@ -127,7 +120,7 @@ _CLASSIC_GROUPS: Final = _of_coordinator(
 _CONSUMER_GROUPS: Final = _of_coordinator(
     gauge,
     "consumer_group_count",
-    "Groups of the consumer protocol by state; they are kept, and no member can join them here",
+    "Groups of the consumer protocol (KIP-848) by state",
     "state",
     bean=f"{_COORDINATOR_BEAN},state=*",
 )

@@ -236,6 +236,16 @@ class TlsTransport:
         with contextlib.suppress(OSError):
             self._flush()
         self._socket.close()
+        # Its own methods are cycles, which the collector would leave for long (docs/decisions/freed-at-once.md).
+        self.receive_into, self.send, self.pending = _closed_receive, _closed_send, None
+
+
+def _closed_receive(memory: memoryview) -> int:
+    raise ConnectionResetError("the transport is closed")
+
+
+def _closed_send(data: Bytes, flags: int) -> int:
+    raise ConnectionResetError("the transport is closed")
 
 
 def words(error: ssl.SSLError) -> str:

@@ -8,11 +8,17 @@ __cluster_metadata-0/00000000000000000000-0000000000.checkpoint   kraft.version 
 from collections.abc import Sequence
 from typing import Final
 
-from broker.metadata.image.features import ELIGIBLE_LEADERS_FEATURE, METADATA_VERSION, TRANSACTION_VERSION
+from broker.metadata.image.features import (
+    ELIGIBLE_LEADERS_FEATURE,
+    GROUP_VERSION,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+)
 from broker.metadata.image.records import InconsistentMetadata, Record
 from broker.metadata.registration import (
     FORMATTED_KRAFT_VERSION,
     FORMATTED_METADATA_VERSION,
+    GROUP_VERSIONS,
     METADATA_VERSIONS,
     TRANSACTION_VERSIONS,
 )
@@ -127,6 +133,7 @@ def _our_bootstrap() -> list[Record]:
     return [
         FeatureLevelRecord(name=METADATA_VERSION, feature_level=FORMATTED_METADATA_VERSION),
         FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=TRANSACTION_VERSIONS[1]),
+        FeatureLevelRecord(name=GROUP_VERSION, feature_level=GROUP_VERSIONS[1]),
     ]
 
 

@@ -288,10 +288,16 @@ class ReplicaFetcher:
                 place = bytes(topic.topic_id), partition.partition_index
                 missing.pop(place, None)
                 found = self._session.of(place)
-                if found is not None and self._is_followed(found):
+                if found is None:
+                    continue
+                if self._is_followed(found):
                     has_records = has_records or bool(partition.records)
                     if await self._take(found, partition):
                         moved.append(found)
+                if found.topic_partition in self._followed and not self._is_followed(found):
+                    # The leader epoch has changed meanwhile, and the leader's high watermark in the answer may not have
+                    # been taken: within the session it would not be told again until it moves.
+                    self._session.lose(may_be_there=True)
         self._rest(missing.values())
         if moved:
             await self._performer.save_log_starts(moved)

@@ -104,17 +104,27 @@ class RequestContext:
         """Whether the session's principal may do this to the resource, which the request is refused without: that is
         logged then."""
         permissions = self.session.permissions
-        if permissions is None or permissions.may(operation, resource_type, name):
+        if permissions is None:
             return True
-        kind = self.slot.kind
-        request = "" if kind is None else kind.name
-        permissions.log(operation, resource_type, name, request=request)
-        return False
+        is_allowed = permissions.may(operation, resource_type, name)
+        if not is_allowed or permissions.logs_allowed:
+            permissions.log(operation, resource_type, name, request=self._request_name)
+        return is_allowed
 
     def sees(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """The same for what is left out of an answer, or done in another way, without a word."""
         permissions = self.session.permissions
-        return permissions is None or permissions.may(operation, resource_type, name)
+        if permissions is None:
+            return True
+        is_allowed = permissions.may(operation, resource_type, name)
+        if is_allowed and permissions.logs_allowed:
+            permissions.log(operation, resource_type, name, request=self._request_name)
+        return is_allowed
+
+    @property
+    def _request_name(self) -> str:
+        kind = self.slot.kind
+        return "" if kind is None else kind.name
 
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the session's principal may do this to some resource of the type."""

@@ -403,6 +403,20 @@ class TransactionalIdNotFound(Fault):
     code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
+class UnsupportedAssignor(Fault):
+    """An assignor that this broker does not have."""
+
+    code = ErrorCode.UNSUPPORTED_ASSIGNOR
+
+
+class MemberRefused(Fault):
+    """The group's state machine says that this is none of its members, or not in this epoch."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(f"the group answers {code.name}")
+        self.code = code
+
+
 class InvalidRegularExpression(Fault):
     """A pattern that is none."""
 

@@ -4,7 +4,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from broker.request.session import Peer
-from broker.runtime.loggers import DENIALS
+from broker.runtime.loggers import DECISIONS
 
 if TYPE_CHECKING:
     from broker.runtime.clock import Clock
@@ -28,7 +28,7 @@ _CAUSED_BY_PEERS: Final = (
     "broker.replication.replica_manager",
     "broker.request.faults",
     "broker.security.",
-    DENIALS,
+    DECISIONS,
 )
 """Loggers whose lines are caused by a request, by a connection, by another node, or by one of the partitions that
 clients have made. Nobody outside can repeat the lines of other loggers at will."""

@@ -46,8 +46,12 @@ class Permissions(Protocol):
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the authorizer allows the principal this operation on some resource of the type."""
 
+    @property
+    def logs_allowed(self) -> bool:
+        """Whether what the principal is allowed is written down, too."""
+
     def log(self, operation: Operation, resource_type: ResourceType, name: str, *, request: str) -> None:
-        """Write down that the principal was not allowed this by a request."""
+        """Write down that the principal was allowed this, or was not, when it sent a request."""
 
 
 class Authorizer(Protocol):

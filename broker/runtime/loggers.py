@@ -7,8 +7,8 @@ from typing import Final
 ROOT: Final = "root"
 
 _TRACE: Final = 5
-DENIALS: Final = "kafka.authorizer.logger"
-"""Kafka's name for the log of what was denied to clients; the logger is there where there is an authorizer."""
+DECISIONS: Final = "kafka.authorizer.logger"
+"""Kafka's name for the log of what was denied to clients, or allowed; it is there where there is an authorizer."""
 _ROOMS: Final = ("broker", "config", "protocol", "storage")
 _LEVELS: Final = {
     _TRACE: "TRACE",
@@ -34,7 +34,7 @@ def is_known(name: str) -> bool:
     """Whether the broker has a logger of this name."""
     if name == ROOT:
         return True
-    return name in logging.root.manager.loggerDict and (name == DENIALS or name.partition(".")[0] in _ROOMS)
+    return name in logging.root.manager.loggerDict and (name == DECISIONS or name.partition(".")[0] in _ROOMS)
 
 
 def set_level(name: str, level: str) -> None:

@@ -21,7 +21,12 @@ class ManualAlarm:
     def cancel(self) -> None:
         if self.is_armed:
             self.is_armed = False
+            self.callback = _nothing
             self.clock.count_cancelled()
+
+
+def _nothing() -> None:
+    """What a cancelled alarm keeps of its callback."""
 
 
 class ManualClock:

@@ -198,6 +198,11 @@ class BrokerServer:
         if not self._is_ready.is_set():
             await self._running
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it accepts requests, or has done so."""
+        return self._is_ready.is_set()
+
     async def wait(self, stop: asyncio.Event) -> None:
         """Return when ``stop`` is set, or the broker can't go on: `failure` says why."""
         await first_of(stop, self.shutdown.asked)

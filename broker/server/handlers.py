@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from broker.handlers.committed_offsets import CommittedOffsetsHandler
     from broker.handlers.config_resources import ConfigResourcesHandler
     from broker.handlers.configs import ConfigsHandler
+    from broker.handlers.consumer_groups import ConsumerGroupsHandler
     from broker.handlers.delegation_tokens import DelegationTokensHandler
     from broker.handlers.delete_records import DeleteRecordsHandler
     from broker.handlers.elections import Elect, ElectionsHandler
@@ -347,6 +348,12 @@ class Handlers:
         from broker.handlers.features import FeaturesHandler
 
         return FeaturesHandler(self.controller)
+
+    @cached_property
+    def consumer_groups(self) -> "ConsumerGroupsHandler":
+        from broker.handlers.consumer_groups import ConsumerGroupsHandler
+
+        return ConsumerGroupsHandler(self.settings, self.group_coordinators, self.metadata_cache, self.ids, self.worker)
 
     @cached_property
     def modern_groups(self) -> "ModernGroupsHandler":

@@ -374,6 +374,7 @@ class Startup:
             ids=services.ids,
             slices=services.slices,
             reader=services.reader,
+            housekeeper=services.housekeeper,
             scheduler=services.scheduler,
             persister=persister,
         )

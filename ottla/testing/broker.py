@@ -264,11 +264,14 @@ class Broker:
         return int(self._call("/clients/close", client_id=client_id)["closed"])
 
     def log_text(self) -> str:
-        """What the broker has logged."""
-        if self._log is None or self._log.closed:
+        """What the broker has logged; nothing once it is closed."""
+        if self._log is None:
             return ""
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")
+        try:
+            self._log.seek(0)
+            return self._log.read().decode(errors="replace")
+        except ValueError:  # closed, perhaps by another thread just now
+            return ""
 
     def report(self) -> str:
         """What the broker has seen last, for the report of a test that has failed."""

@@ -20,6 +20,7 @@ class Control:
         self._address = urlsplit(url).netloc
         self._idle: list[http.client.HTTPConnection] = []
         """Connections that no call uses, whichever thread made them."""
+        self._is_closed = False
 
     def call(self, path: str, **arguments: Any) -> dict[str, Any]:
         """The answer of a call. Raises `BrokerError`, `NotInTime`."""
@@ -31,7 +32,8 @@ class Control:
         return self._ask("GET", path, None)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; those of calls under way as soon as these are answered."""
+        self._is_closed = True
         while self._idle:
             self._idle.pop().close()
 
@@ -45,6 +47,8 @@ class Control:
             connection.close()
             raise BrokerError(f"the broker does not answer {path}: {error or type(error).__name__}") from error
         self._idle.append(connection)
+        if self._is_closed:
+            self.close()
         if response.status == HTTPStatus.REQUEST_TIMEOUT:
             raise NotInTime(answer["error"], answer["found"])
         if response.status != HTTPStatus.OK:

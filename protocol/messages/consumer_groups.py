@@ -8,7 +8,7 @@ from protocol.schema import Array, Bool, Int8, Int16, Int32, String, Uuid, api_m
 
 
 @struct
-class Assignment:
+class AssignmentByName:
     topic_partitions: Array[TopicPartitionsByName]
 
 
@@ -92,6 +92,6 @@ class ConsumerGroupDescribeResponse:
             client_host: String
             subscribed_topic_names: Array[String]
             subscribed_topic_regex: String | None = None
-            assignment: Assignment
-            target_assignment: Assignment
+            assignment: AssignmentByName
+            target_assignment: AssignmentByName
             member_type: Int8 = field(since=1, default=-1)

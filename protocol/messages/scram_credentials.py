@@ -20,11 +20,11 @@ class DescribeUserScramCredentialsResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
-    results: Array[Result]
+    results: Array[Result] = field(mirrors=".")
 
     @struct
     class Result:
-        user: String
+        user: String = field(refused="")
         error_code: Int16 = 0
         error_message: String | None = None
         credential_infos: Array[CredentialInfo]

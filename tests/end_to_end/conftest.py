@@ -15,6 +15,9 @@ from tests.support.clients import CLIENTS, Client, Place, connect
 from tests.support.clients.member_process import MemberProcess
 from tests.support.clients.members import Membership, Seen, SeenMember, wait_until_shared
 
+SHORT_SESSIONS = {"group.min.session.timeout.ms": "3000"}
+"""Less than the least that is allowed by default, 6 s, for tests that wait for the end of a session."""
+
 Shared = Callable[[frozenset[Place], list[Seen]], None]
 
 
@@ -44,7 +47,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     if bootstrap := os.environ.get("OTTLA_TEST_BOOTSTRAP"):
         yield RunningBroker(bootstrap, directory)
         return
-    process = broker_for_tests(directory, settings=RETENTION_COMES_LATER)
+    process = broker_for_tests(directory, settings={**RETENTION_COMES_LATER, **SHORT_SESSIONS})
     process.start()
     try:
         yield process
@@ -61,6 +64,16 @@ def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield process
     finally:
         process.close()
+
+
+@pytest.fixture
+def empty_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that is empty for the test, and that the test neither stops nor kills: the one of `kafka`, which begins
+    anew in milliseconds. Apache Kafka has a process for each test."""
+    if os.environ.get("OTTLA_TEST_KAFKA_LIBS"):
+        yield request.getfixturevalue("own_broker")
+    else:
+        yield RunningBroker(request.getfixturevalue("kafka").bootstrap_servers, tmp_path)
 
 
 @pytest.fixture(params=CLIENTS)

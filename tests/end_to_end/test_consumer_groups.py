@@ -12,8 +12,8 @@ from tests.support.clients import Client, Record
 from tests.support.clients.member_process import MemberProcess
 from tests.support.clients.members import Revoked, Seen, SeenMember, places, wait_for, wait_until_shared
 
-SESSION_TIMEOUT_MS = 6_000
-"""The least that a broker with its defaults allows."""
+SESSION_TIMEOUT_MS = 3_000
+"""The least that the broker of these tests allows."""
 
 
 def numbered(first: int, count: int) -> list[Record]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import socket
 import subprocess
@@ -13,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from dev.broker_process import REPOSITORY, BrokerProcess, port_below_client_ports
+from ottla.testing.control import Control
 from tests.support.clients import Record, connect, values
 
 pytestmark = pytest.mark.skipif(
@@ -152,3 +155,55 @@ def test_only_advertised_listeners_are_enough_and_every_interface_is_listened_on
             pass
     finally:
         container.close()
+
+
+def test_a_container_with_a_broker_for_tests_is_used_from_outside(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        metrics = f"127.0.0.1:{probe.getsockname()[1]}"
+    environment = {
+        **os.environ,
+        "TMPDIR": str(tmp_path),
+        "KAFKA_LISTENERS": "PLAINTEXT://:0",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:0",
+        "KAFKA_OTTLA_CONTROL_LISTENER": ":0",
+        "KAFKA_OTTLA_PROMETHEUS_LISTENER": metrics,
+    }
+    words = [sys.executable, "-m", "ottla"]
+    with subprocess.Popen(
+        [*words, "run", "--container", "--test", "--log-level", "ERROR"],
+        cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None
+            said = json.loads(process.stdout.readline())
+            for bootstrap, url in _with_a_fork(said["bootstrap"], said["control"]):
+                connect("kafka-python", bootstrap).produce("orders", [Record(value=b"v")])
+                control = Control(url)
+                assert [record["value"] for record in control.call("/records/read", topic="orders")["records"]] == ["v"]
+                control.close()
+            port = int(said["control"].rpartition(":")[2])
+            connection = http.client.HTTPConnection("127.0.0.1", port)
+            connection.request("GET", "/clients", headers={"Host": f"elsewhere:{port}"})
+            assert connection.getresponse().status == http.HTTPStatus.FORBIDDEN
+            connection.close()
+            health = subprocess.run(
+                [*words, "health", "--container"], cwd=REPOSITORY, env=environment, capture_output=True, text=True
+            )
+            assert health.stdout == "ready\n"
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def _with_a_fork(bootstrap: str, control_url: str) -> Iterator[tuple[str, str]]:
+    """The addresses of a broker for tests; then those of a fork, which has ports of its own."""
+    assert bootstrap.startswith("localhost:")
+    assert control_url.startswith("http://localhost:")
+    control = Control(control_url)
+    fork = control.call("/fork")
+    control.close()
+    assert fork["bootstrap"].startswith("localhost:")
+    assert fork["bootstrap"] != bootstrap
+    yield bootstrap, control_url
+    yield fork["bootstrap"], fork["control"]

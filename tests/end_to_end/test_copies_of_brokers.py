@@ -12,8 +12,10 @@ import pytest
 from confluent_kafka import Producer
 
 from dev.broker_process import REPOSITORY
+from dev.waiting import until
 from ottla.testing import Broker, BrokerError, Snapshot
-from tests.support.clients import Record, connect, values
+from tests.support.clients import Place, Record, connect, values
+from tests.support.clients.transactions import ConfluentProducer
 
 
 def contents(kafka: Broker, topic: str = "orders") -> list[bytes | None]:
@@ -96,16 +98,81 @@ def test_a_fork_under_load_is_a_beginning_of_the_original(kafka: Broker) -> None
         fork.close()
 
 
-def test_the_files_of_a_snapshot_are_sound(tmp_path: Path) -> None:
-    with Broker({"offsets.topic.num.partitions": "1"}) as kafka:
-        kafka.produce("orders", [str(number) for number in range(100)])
-        kafka.snapshot()
-        of_process = Path(f"/proc/{kafka.process_id}/fd")
-        opened = [os.readlink(path) for path in of_process.iterdir() if path.is_symlink()]
-        (data,) = {path.partition("/1/orders-0/")[0] for path in opened if "/1/orders-0/" in path}
-        command = [sys.executable, "-m", "ottla", "verify", f"{data}/snapshots/1"]
+def directory_of(kafka: Broker) -> Path:
+    """Below which a broker has its data, its snapshots and the data of its forks."""
+    descriptors = Path(f"/proc/{kafka.process_id}/fd")
+    opened = [os.readlink(path) for path in descriptors.iterdir() if path.is_symlink()]
+    (found,) = {path.partition("/1/__cluster_metadata-0/")[0] for path in opened if "/1/__cluster_metadata-0/" in path}
+    return Path(found)
+
+
+def assert_sound(*directories: Path) -> None:
+    """`ottla verify` finds nothing wrong with the data of a broker."""
+    for directory in directories:
+        command = [sys.executable, "-m", "ottla", "verify", str(directory)]
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_copies_under_load_are_one_moment_of_the_original() -> None:
+    """A program writes step after step, in turns into three partitions; another one transforms a topic in transactions.
+    A copy has all steps up to some moment and none behind it, and whole transactions."""
+    is_over = threading.Event()
+    with Broker({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}) as kafka:
+        kafka.create_topic("steps", partitions=3)
+        kafka.create_topic("out", partitions=2)
+        directory = directory_of(kafka)
+
+        def write_steps() -> None:
+            producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0})
+            number = 0
+            while not is_over.is_set():
+                producer.produce("steps", b"%d" % number, partition=number % 3)
+                producer.flush(60)
+                number += 1
+
+        def transform() -> None:
+            producer = ConfluentProducer(kafka.bootstrap_servers, "transform")
+            number = 0
+            while not is_over.is_set():
+                producer.begin()
+                for partition in range(2):
+                    producer.send(Place("out", partition), b"%d" % number)
+                producer.send_offsets("transform", {Place("in", 0): number + 1})
+                producer.commit()
+                number += 1
+
+        programs = [threading.Thread(target=write_steps), threading.Thread(target=transform)]
+        for program in programs:
+            program.start()
+        forks = []
+        try:
+            kafka.create_topic("in")
+            for number in range(1, 4):
+                kafka.wait_for(topic="steps", records=100 * number, timeout=60)
+                until(lambda wanted=5 * number: len(contents(kafka, "out")) >= wanted, "transactions")
+                forks.append(kafka.fork())
+        finally:
+            is_over.set()
+            for program in programs:
+                program.join()
+        ends = []
+        for fork in forks:
+            steps = sorted(int(value or b"") for value in contents(fork, "steps"))
+            assert steps == list(range(len(steps)))
+            ends.append(len(steps))
+
+            def is_whole(fork: Broker = fork) -> bool:
+                # Of a transaction whose end was decided, the copy may have no marker yet: its coordinator writes it.
+                written = [len(fork.records("out", partition=partition)) for partition in range(2)]
+                return set(written) == {fork.committed("transform").get(("in", 0), 0)}
+
+            until(is_whole, "the end of the transactions that were being ended")
+            fork.produce("steps", ["of the fork"])
+            fork.close()
+        assert ends == sorted(set(ends))
+        assert len(contents(kafka, "steps")) > ends[-1]
+        assert_sound(*(directory / "snapshots").iterdir(), *(directory / "forks").glob("*/1"))
 
 
 def test_a_snapshot_that_was_never_taken_is_told(kafka: Broker) -> None:

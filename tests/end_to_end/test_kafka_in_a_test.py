@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -162,20 +163,39 @@ def test_a_test_that_fails_shows_what_the_broker_has_seen(tmp_path: Path) -> Non
     assert "creating topic orders with 1 partitions" in done.stdout
 
 
-KILLED = """
-import os, signal
-from ottla.testing import Broker
-broker = Broker().start()
-print(broker.process_id, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
+def run_python(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Python with this repository's packages, in a directory of a user's tests."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment.pop("PYTEST_XDIST_WORKER", None)
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+TOLD = """
+import os
+
+def test_{number}(kafka):
+    kafka.produce("orders", ["{number}"])
+    assert [record.value for record in kafka.records("orders")] == [b"{number}"]
+    with open("brokers", "a") as told:
+        print(os.environ["PYTEST_XDIST_WORKER"], kafka.process_id, file=told)
 """
 
 
-def test_a_test_that_is_killed_leaves_no_broker_and_no_directory(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED], env=environment, stdout=subprocess.PIPE, text=True, check=False
-    )
-    broker = int(done.stdout)
-    until(lambda: not Path(f"/proc/{broker}").exists(), "the end of the broker")
-    assert list(tmp_path.iterdir()) == []
+def test_each_worker_of_xdist_has_a_broker_of_its_own(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"test_{number}.py").write_text(TOLD.format(number=number))
+    words = ("-m", "pytest", "-p", "ottla.testing.plugin", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile")
+    done = run_python(*words, cwd=tmp_path)
+    assert "4 passed" in done.stdout, done.stdout
+    brokers = {line.split()[0]: line.split()[1] for line in (tmp_path / "brokers").read_text().splitlines()}
+    assert len(set(brokers.values())) == len(brokers) == 2
+    assert len(set((tmp_path / "brokers").read_text().splitlines())) == 2, "a worker has more than one broker"
+
+
+def test_the_tests_with_unittest_of_the_page_pass(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs/testing.md").read_text()
+    [block] = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "import unittest" in block]
+    (tmp_path / "test_orders.py").write_text(block)
+    done = run_python("-m", "unittest", "test_orders", cwd=tmp_path)
+    assert re.search(r"Ran 2 tests .*\n\nOK", done.stderr), done.stderr

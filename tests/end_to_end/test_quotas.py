@@ -21,12 +21,12 @@ def producer(broker: BrokerProcess, client_id: str, throttles: list[ThrottleEven
     return Producer({**settings, "throttle_cb": throttles.append})
 
 
-def test_a_throttled_producer_waits_while_another_one_goes_on(own_broker: BrokerProcess) -> None:
-    set_rates(own_broker.bootstrap, "slow", RATE)
+def test_a_throttled_producer_waits_while_another_one_goes_on(empty_broker: BrokerProcess) -> None:
+    set_rates(empty_broker.bootstrap, "slow", RATE)
     slow_throttles: list[ThrottleEvent] = []
     free_throttles: list[ThrottleEvent] = []
-    slow = producer(own_broker, "slow", slow_throttles)
-    free = producer(own_broker, "free", free_throttles)
+    slow = producer(empty_broker, "slow", slow_throttles)
+    free = producer(empty_broker, "free", free_throttles)
     delivered: list[str] = []
 
     def send(client: Producer, what: str, times: int) -> None:

@@ -10,7 +10,7 @@ from tests.end_to_end.conftest import Shared
 from tests.support.clients import Client, Record
 from tests.support.clients.members import SeenMember, places, wait_for
 
-SESSION_TIMEOUT_MS = 6_000
+SESSION_TIMEOUT_MS = 3_000
 FENCED_INSTANCE_ID = 82
 
 

@@ -34,11 +34,20 @@ def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def begin(client_name: str, own_broker: BrokerProcess, request: pytest.FixtureRequest) -> Begin:
+def its_broker(request: pytest.FixtureRequest) -> BrokerProcess:
+    """The broker that the test names: a process of its own, or an empty broker."""
+    broker: BrokerProcess = request.getfixturevalue(
+        "own_broker" if "own_broker" in request.fixturenames else "empty_broker"
+    )
+    return broker
+
+
+@pytest.fixture
+def begin(client_name: str, its_broker: BrokerProcess, request: pytest.FixtureRequest) -> Begin:
     """Begins producers of the client."""
 
     def begin(transactional_id: str, **arguments: int) -> TransactionalProducer:
-        producer = PRODUCERS[client_name](own_broker.bootstrap, transactional_id, **arguments)
+        producer = PRODUCERS[client_name](its_broker.bootstrap, transactional_id, **arguments)
         request.addfinalizer(producer.close)
         return producer
 
@@ -46,8 +55,8 @@ def begin(client_name: str, own_broker: BrokerProcess, request: pytest.FixtureRe
 
 
 @pytest.fixture
-def own_client(client_name: str, own_broker: BrokerProcess, topic: str) -> Client:
-    client = connect(client_name, own_broker.bootstrap)
+def own_client(client_name: str, its_broker: BrokerProcess, topic: str) -> Client:
+    client = connect(client_name, its_broker.bootstrap)
     client.create_topic(topic, partitions=PARTITIONS)
     return client
 
@@ -75,7 +84,7 @@ def seen(client: Client, client_name: str, broker: BrokerProcess, topic: str, is
 
 
 def test_committed_records_are_seen_and_aborted_ones_are_not(
-    begin: Begin, own_client: Client, client_name: str, own_broker: BrokerProcess, topic: str
+    begin: Begin, own_client: Client, client_name: str, empty_broker: BrokerProcess, topic: str
 ) -> None:
     producer = begin("shop")
     committed, aborted = [], []
@@ -87,11 +96,11 @@ def test_committed_records_are_seen_and_aborted_ones_are_not(
         else:
             committed += write(producer, topic, f"committed {number}")
             producer.commit()
-    assert seen(own_client, client_name, own_broker, topic, "read_committed") == sorted(committed)
+    assert seen(own_client, client_name, empty_broker, topic, "read_committed") == sorted(committed)
 
 
 def test_uncommitted_records_are_seen_by_readers_that_ask_for_them(
-    begin: Begin, own_client: Client, client_name: str, own_broker: BrokerProcess, topic: str
+    begin: Begin, own_client: Client, client_name: str, empty_broker: BrokerProcess, topic: str
 ) -> None:
     producer = begin("shop")
     producer.begin()
@@ -100,11 +109,11 @@ def test_uncommitted_records_are_seen_by_readers_that_ask_for_them(
     producer.begin()
     committed = write(producer, topic, "committed")
     producer.commit()
-    assert seen(own_client, client_name, own_broker, topic, "read_uncommitted") == sorted(aborted + committed)
+    assert seen(own_client, client_name, empty_broker, topic, "read_uncommitted") == sorted(aborted + committed)
 
 
 def test_a_producer_is_fenced_by_the_next_one_with_its_id(
-    begin: Begin, own_client: Client, client_name: str, own_broker: BrokerProcess, topic: str
+    begin: Begin, own_client: Client, client_name: str, empty_broker: BrokerProcess, topic: str
 ) -> None:
     first = begin("shop")
     first.begin()
@@ -115,7 +124,7 @@ def test_a_producer_is_fenced_by_the_next_one_with_its_id(
     second.begin()
     expected = write(second, topic, "of the second")
     second.commit()
-    assert seen(own_client, client_name, own_broker, topic, "read_committed") == sorted(expected)
+    assert seen(own_client, client_name, empty_broker, topic, "read_committed") == sorted(expected)
 
 
 def test_a_committed_transaction_survives_the_broker(

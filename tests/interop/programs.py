@@ -251,6 +251,72 @@ def franz_go() -> str:
     return str(_installed("franz-go", sources, build) / "franz_go")
 
 
+def maven_tests(project: Path) -> list[str]:
+    """How the tests of a Maven project are run, whose dependencies are fetched once."""
+    if shutil.which("javac") is None:
+        raise Missing("there is no 'javac' on the path: install a Java development kit of version 17 or newer")
+    mvn = _on_the_path("mvn", "the tests in Java are run by Maven")
+
+    def fetch(directory: Path) -> None:
+        _copy_of(project, directory)
+        # With no test, all that tests need is there in the end.
+        nothing = ("-Dtest=none", "-Dsurefire.failIfNoSpecifiedTests=false")
+        words = ["-B", "-q", "--strict-checksums", *nothing, "-f", str(directory), "test"]
+        _install("what the tests in Java need", [mvn, *words])
+
+    directory = _installed(f"maven-{project.name}", _files_of(project), fetch)
+    return [mvn, "-o", "-B", "-f", str(directory), "test"]
+
+
+def go_tests(project: Path) -> list[str]:
+    """How the tests of a Go module are run, which are compiled once."""
+    go = _on_the_path("go", "the tests in Go are compiled")
+
+    def build(directory: Path) -> None:
+        words = ["test", "-C", str(project), "-c", "-o", str(directory / "tests"), "."]
+        _install("what the tests in Go need", [go, *words])
+
+    return [str(_installed(f"go-{project.name}", _files_of(project), build) / "tests"), "-test.v"]
+
+
+def node_tests(project: Path) -> list[str]:
+    """How the tests of a package for Node.js are run, whose dependencies are fetched once."""
+    node = _on_the_path("node", "the tests in JavaScript need Node.js")
+    npm = _on_the_path("npm", "what the tests in JavaScript need is fetched with npm")
+
+    def fetch(directory: Path) -> None:
+        _copy_of(project, directory)
+        words = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+        _install("what the tests in JavaScript need", [npm, *words], cwd=directory)
+
+    directory = _installed(f"node-{project.name}", _files_of(project), fetch)
+    return [node, "--test", "--test-reporter=tap", str(directory)]
+
+
+def python_packages(requirements: Path) -> Path:
+    """A directory to import from, with what a file of requirements locks. It is fetched once."""
+
+    def fetch(directory: Path) -> None:
+        options = ("--quiet", "--require-hashes", "--disable-pip-version-check", "--target", str(directory))
+        command = [sys.executable, "-m", "pip", "install", *options, "--requirement", str(requirements)]
+        _install(f"what {requirements.parent.name} needs", command)
+
+    return _installed(requirements.parent.name, [requirements], fetch)
+
+
+def _files_of(project: Path) -> list[Path]:
+    """The files of a project but for what its tools have made."""
+    made = {"node_modules", "target", "__pycache__"}
+    return sorted(path for path in project.rglob("*") if path.is_file() and made.isdisjoint(path.parts))
+
+
+def _copy_of(project: Path, directory: Path) -> None:
+    for path in _files_of(project):
+        copy = directory / path.relative_to(project)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+
+
 def kafka_python_source() -> Path:
     """kafka-python's source distribution, unpacked, in the version that the tests are locked to, its hash compared."""
     requirement = _locked_requirement("kafka-python")

@@ -262,6 +262,43 @@ def test_no_partition_is_on_the_move(java: JavaTools) -> None:
     assert java.lines("kafka-reassign-partitions", "--list") == ["No partition reassignments found."]
 
 
+def test_a_reassignment_is_throttled_until_it_is_verified(
+    java: JavaTools, client: Client, node_id: str, topic: str, tmp_path: Path
+) -> None:
+    client.create_topic(topic)
+    plan = tmp_path / "plan.json"
+    partition = {"topic": topic, "partition": 0, "replicas": [int(node_id)]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    reassign = ("kafka-reassign-partitions", "--reassignment-json-file", str(plan))
+
+    said = java.lines(*reassign, "--execute", "--throttle", "1000000")
+
+    assert f"Successfully started partition reassignment for {topic}-0" in said
+    described = java.run("kafka-configs", "--describe", "--broker", node_id).done().said
+    assert dict(re.findall(r"^ *(\S+)=(\d+) sensitive=false", described, re.MULTILINE)) == {
+        "leader.replication.throttled.rate": "1000000",
+        "follower.replication.throttled.rate": "1000000",
+    }
+    assert f"leader.replication.throttled.replicas=0:{node_id}" in "".join(
+        java.lines("kafka-configs", "--describe", "--topic", topic)
+    )
+    said = java.lines(*reassign, "--verify")
+    assert f"Reassignment of partition {topic}-0 is completed." in said
+    for of in (("--broker", node_id), ("--topic", topic)):
+        assert ".throttled." not in java.run("kafka-configs", "--describe", *of).done().said
+
+
+def test_client_metrics_are_asked_for_described_listed_and_forgotten(java: JavaTools) -> None:
+    wanted = ("--metrics", "org.apache.kafka.consumer.", "--interval", "30000", "--match", "client_id=shop")
+    java.run("kafka-client-metrics", "--alter", "--name", "shops", *wanted).done()
+    assert java.lines("kafka-client-metrics", "--list") == ["shops"]
+    described = java.run("kafka-client-metrics", "--describe", "--name", "shops").done().said
+    assert "metrics=org.apache.kafka.consumer." in described
+    assert "interval.ms=30000" in described
+    java.run("kafka-client-metrics", "--delete", "--name", "shops").done()
+    assert java.lines("kafka-client-metrics", "--list") == []
+
+
 def test_every_partition_has_its_preferred_leader(java: JavaTools, client: Client, topic: str) -> None:
     client.create_topic(topic)
     elect = ("--election-type", "preferred", "--topic", topic, "--partition", "0")

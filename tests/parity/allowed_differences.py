@@ -115,12 +115,6 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         when=lambda kafka, ours: (kafka, ours) == ("UNKNOWN_SERVER_ERROR", "INVALID_REQUEST"),
         reason="Likewise.",
     ),
-    Allowed(
-        api="DESCRIBE_USER_SCRAM_CREDENTIALS",
-        path="results",
-        when=lambda kafka, ours: ours == [] and list(kafka) == [""],
-        reason="With its refusal Kafka answers a user without a name, whom nobody has asked for.",
-    ),
     *(
         Allowed(
             api="SASL_AUTHENTICATE",

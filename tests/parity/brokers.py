@@ -36,7 +36,8 @@ SETTINGS = {
 
 FEATURES_OFF = {
     "metadata.version": 25,
-    **dict.fromkeys(("group.version", "share.version", "streams.version", "transaction.version"), 0),
+    "group.version": 1,
+    **dict.fromkeys(("share.version", "streams.version", "transaction.version"), 0),
     "eligible.leader.replicas.version": 0,
 }
 """The levels of this broker, for a script whose `FEATURES` they are: Kafka is formatted with them then."""

@@ -531,6 +531,21 @@ RULES: Final[tuple[Rule, ...]] = (
         reason="A hash map's order.",
     ),
     Rule(api="JOIN_GROUP", path="members", replace=_by_member, orders=True, reason="A hash map's order."),
+    *(
+        Rule(api=api, path=path, replace=_sorted_by("partitions"), orders=True, reason="A hash map's order.")
+        for api, path in (
+            ("CONSUMER_GROUP_HEARTBEAT", "assignment.topic_partitions"),
+            ("CONSUMER_GROUP_DESCRIBE", "groups*.members*.assignment.topic_partitions"),
+            ("CONSUMER_GROUP_DESCRIBE", "groups*.members*.target_assignment.topic_partitions"),
+        )
+    ),
+    Rule(
+        api="CONSUMER_GROUP_DESCRIBE",
+        path="groups*.members",
+        replace=_sorted_by("member_id"),
+        orders=True,
+        reason="A hash map's order.",
+    ),
     Rule(api="DESCRIBE_GROUPS", path="groups*.members", replace=_by_member, orders=True, reason="A hash map's order."),
     Rule(
         api="DESCRIBE_GROUPS",
@@ -538,6 +553,16 @@ RULES: Final[tuple[Rule, ...]] = (
         replace=_by("group_id"),
         orders=True,
         reason="Each partition of the coordinator answers for its groups when it can.",
+    ),
+    *(
+        Rule(api=api, path=path, replace=_sorted_by(field), orders=True, reason="A hash map's order.")
+        for api, path, field in (
+            ("SHARE_GROUP_DESCRIBE", "groups", "group_id"),
+            ("SHARE_GROUP_DESCRIBE", "groups*.members", "member_id"),
+            ("DESCRIBE_SHARE_GROUP_OFFSETS", "groups*.topics", "topic_name"),
+            ("DESCRIBE_SHARE_GROUP_OFFSETS", "groups*.topics*.partitions", "partition_index"),
+            ("ALTER_SHARE_GROUP_OFFSETS", "responses", "topic_name"),
+        )
     ),
     Rule(api="LIST_GROUPS", path="groups", replace=_by("group_id"), orders=True, reason="A hash map's order."),
     Rule(api="DELETE_GROUPS", path="results", replace=_by("group_id"), orders=True, reason="A hash map's order."),

@@ -89,7 +89,7 @@ class FaultGate:
 
     def _goes_wrong(self, slot: ResponseSlot, handle: Handle) -> bool:
         """Apply the first rule that applies to the request; False if there is none."""
-        server = self._host.server
+        server = self._host.requested
         session = slot.stream.session
         try:
             header, position = decode_request_header(slot.frame)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState, JoinRound
@@ -19,6 +19,7 @@ from broker.coordinators.group.requests import (
     JoinReply,
     LeavingMember,
     Left,
+    Protocol,
     Sync,
     Synced,
     SyncReply,
@@ -31,6 +32,7 @@ from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
+from protocol.records.group_metadata import GroupRecord
 
 LONGEST_ID: Final = 0x7FFF
 """The most bytes that a string in a record may have."""
@@ -67,6 +69,9 @@ class Membership:
         )
         self._static = StaticMembers(self._presence, self._rounds, clock=clock, events=events)
 
+        self._handed_over: set[str] = set()
+        """Groups that are becoming groups of another kind: their records are in flight."""
+
     def find(self, group_id: str) -> ClassicGroup | None:
         """The group as it is now; None if it has neither records nor members."""
         return self._presence.find(group_id)
@@ -91,7 +96,7 @@ class Membership:
     def recorded(self, group_id: str) -> None:
         """A record or the tombstone of the group has been replayed. If its write was answered as failed before (it took
         too long), the record may differ from the members here: then a rebalance begins."""
-        group = self._presence.live(group_id)
+        group = None if group_id in self._handed_over else self._presence.live(group_id)
         if group is None or group.round is not None or group.replacements_under_way:
             return
         if group.metadata is None and not group.members:
@@ -101,21 +106,48 @@ class Membership:
         elif not group.is_as_recorded:
             self._rounds.submit(group, self._rounds.begin(group, "its members are not those in the log"))
 
+    def hands_over(self, group_id: str) -> Callable[[bool], None]:
+        """The group becomes a group of another kind. Returns what is to be called once the records of that are replayed
+        (True), so that members that wait are told to join again and nothing of the group is left here, or have failed
+        (False), so that the group goes on."""
+        self._handed_over.add(group_id)
+
+        def after(stands: bool) -> None:
+            self._handed_over.discard(group_id)
+            if stands:
+                self._presence.drop(group_id, ErrorCode.REBALANCE_IN_PROGRESS)
+
+        return after
+
+    def takes_over(self, group_id: str, protocols: Mapping[str, Sequence[Protocol]]) -> None:
+        """A group of another kind has become a classic group, whose record is replayed: its members' sessions begin,
+        and all have to join again. ``protocols``: those that each member supports, of which the record has one."""
+        group = self._presence.adopt(group_id)
+        for member in group.members.values():
+            group.update(
+                member,
+                protocols.get(member.member_id, member.protocols),
+                session_timeout_ms=member.session_timeout_ms,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+            )
+        self._rounds.submit(group, self._rounds.begin(group, "its last member of the newer protocol has left"))
+
     # Joining ----------------------------------------------------------------------------------------------------------
 
-    def join(self, request: Join, reply: JoinReply) -> GroupResult | None:
-        """Handle a JoinGroup request. The reply may be given much later."""
+    def join(self, request: Join, reply: JoinReply, tombstones: Sequence[GroupRecord] = ()) -> GroupResult | None:
+        """Handle a JoinGroup request. The reply may be given much later. ``tombstones``: of an empty group of another
+        kind, whose id the group takes."""
         error = self._check_join(request)
         if error is not ErrorCode.NONE:
             reply(Joined(error=error, member_id=request.member_id))
             return None
-        group = self._presence.find(request.group_id)
+        group = None if tombstones else self._presence.find(request.group_id)
         if group is not None:
             return self._join(group, request, reply)
         if request.member_id:
             reply(Joined(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id))
             return None
-        return self._create(request, reply)
+        return self._create(request, reply, tombstones)
 
     def _check_join(self, request: Join) -> ErrorCode:
         if not request.group_id:
@@ -125,7 +157,7 @@ class Membership:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         return ErrorCode.NONE
 
-    def _create(self, request: Join, reply: JoinReply) -> GroupResult | None:
+    def _create(self, request: Join, reply: JoinReply, tombstones: Sequence[GroupRecord]) -> GroupResult | None:
         """Write the group's first record, whatever becomes of the join. Nothing else is decided meanwhile."""
         group_id = request.group_id
 
@@ -135,7 +167,8 @@ class Membership:
             else:
                 reply(Joined(error=client_error_of(error), member_id=request.member_id))
 
-        return GroupResult([group_record(group_id, GroupMetadata(state_timestamp=self._clock.now_ms()))], then)
+        first = group_record(group_id, GroupMetadata(state_timestamp=self._clock.now_ms()))
+        return GroupResult([*tombstones, first], then)
 
     def _join(self, group: ClassicGroup, request: Join, reply: JoinReply) -> GroupResult | None:
         member_id = request.member_id

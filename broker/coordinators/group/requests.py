@@ -141,6 +141,8 @@ class Commit(NamedTuple):
     generation: int = NO_GENERATION
     member_id: str = ""
     instance_id: str | None = None
+    knows_member_epochs: bool = True
+    """Whether the version of the request is for members of consumer groups: OffsetCommit from version 9."""
     unknown_group_error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
     """The error where there is no such group: ILLEGAL_GENERATION up to version 8 of OffsetCommit, and up to version 5
     of TxnOffsetCommit."""

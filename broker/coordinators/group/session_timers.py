@@ -62,17 +62,30 @@ class SessionTimers:
                     self.hear_of(group, member)
         return list(self._groups.values())
 
+    def adopt(self, group_id: str) -> ClassicGroup:
+        """Make a group live whose record is replayed. Each member's session begins now."""
+        group = self._groups[group_id] = ClassicGroup(group_id, self._image)
+        for member in group.members.values():
+            self.hear_of(group, member)
+        return group
+
     def unload(self, code: ErrorCode) -> None:
         """Drop all groups: parked replies get ``code``, and all alarms are cancelled."""
-        groups, self._groups = self._groups, {}
-        for group in groups.values():
-            group.stop_alarms()
-            group.round = None
-            for member_id in tuple(group.pending):
-                self.forget_pending(group, member_id)
-            for member in tuple(group.members.values()):
-                group.remove(member)
-                self._dismiss(group, member, code, member.member_id)
+        for group_id in tuple(self._groups):
+            self.drop(group_id, code)
+
+    def drop(self, group_id: str, code: ErrorCode) -> None:
+        """Drop a group, if it is live: its parked replies get ``code``, and its alarms are cancelled."""
+        group = self._groups.pop(group_id, None)
+        if group is None:
+            return
+        group.stop_alarms()
+        group.round = None
+        for member_id in tuple(group.pending):
+            self.forget_pending(group, member_id)
+        for member in tuple(group.members.values()):
+            group.remove(member)
+            self._dismiss(group, member, code, member.member_id)
 
     def release(self, group: ClassicGroup) -> None:
         """Drop the group if it is idle: called when a member has gone or a round has ended."""

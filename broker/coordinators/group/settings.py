@@ -13,6 +13,16 @@ class GroupSettings:
     max_session_timeout_ms: int = 1_800_000
     max_size: int = 2_147_483_647
     """The most members that a group may have."""
+    consumer_max_size: int = 2_147_483_647
+    """The most members that a consumer group of the newer protocol may have."""
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The server's assignors; the first one is taken where members want none."""
+    consumer_upgrades: bool = True
+    """Whether a classic group becomes a consumer group when a member of the newer protocol joins it."""
+    consumer_downgrades: bool = True
+    """Whether a consumer group becomes a classic group when its last member of the newer protocol leaves it."""
+    consumer_regex_refresh_interval_ms: int = 600_000
+    """How often regular expressions are resolved although no topic was created."""
     offset_metadata_max_bytes: int = 4_096
     """The longest metadata of a committed offset; counted in characters, as Kafka counts it."""
     offsets_retention_ms: int = 10_080 * 60_000

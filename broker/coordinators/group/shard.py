@@ -11,13 +11,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
+from broker.coordinators.group.consumer.group import ConsumerGroup
+from broker.coordinators.group.consumer.groups import ConsumerGroups
+from broker.coordinators.group.consumer.migration import Migration
+from broker.coordinators.group.consumer.requests import Beat, Beaten, BeatReply, DescribedConsumerGroup
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.expiry import Expiry
 from broker.coordinators.group.image import CLASSIC, CONSUMER, SHARE, STREAMS, GroupImage, kind_of_key
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.group import Assignment, ModernGroup
 from broker.coordinators.group.modern.kept import KeptGroups
-from broker.coordinators.group.modern.kinds import GroupConfigs, GroupsOfKind, Surroundings
+from broker.coordinators.group.modern.kinds import GroupConfigs, GroupsOfKind, Resolve, Surroundings
 from broker.coordinators.group.modern.topics import TopicHashes, TopicsView
 from broker.coordinators.group.offsets import Offsets
 from broker.coordinators.group.queues import GroupQueues
@@ -80,6 +84,7 @@ class GroupShard:
         hashes: TopicHashes,
         configs: GroupConfigs,
         persister: SharePersister,
+        resolve: Resolve,
     ) -> None:
         """``submit`` takes results that no request has asked for: those of alarms. All shards may share ``stats`` and
         ``hashes``. ``is_archived_by`` says of a topic and a group whether the topic's retention waits for the group."""
@@ -88,10 +93,19 @@ class GroupShard:
         self.stats = stats
         self._queues = GroupQueues(submit)
         surroundings = Surroundings(
-            self.image.modern, self._queues, topics, hashes, configs, settings, clock, wheel, ids, events, stats
+            self.image.modern,
+            self._queues,
+            topics,
+            hashes,
+            configs,
+            resolve,
+            settings,
+            clock,
+            wheel,
+            ids,
+            events,
+            stats,
         )
-        self._share = ShareGroups(surroundings, persister)
-        self._kinds = _state_machines(surroundings, self._share)
         self._events = events
         self._membership = Membership(
             self.image,
@@ -103,6 +117,15 @@ class GroupShard:
             queues=self._queues,
             stats=self.stats,
         )
+        self._consumer_groups = ConsumerGroups(surroundings, self._membership)
+        self._migration = Migration(surroundings, self._consumer_groups, self._membership)
+        self._share = ShareGroups(surroundings, persister)
+        self._kinds: dict[str, GroupsOfKind] = {
+            CONSUMER: self._consumer_groups,
+            SHARE: self._share,
+            STREAMS: KeptGroups(),
+        }
+        """The state machine of each kind of groups of the newer protocols."""
         self._offsets = Offsets(
             self.image, self._membership, self._kinds, settings=settings, clock=clock, stats=self.stats
         )
@@ -170,8 +193,13 @@ class GroupShard:
         group_id = request.group_id
 
         def decision() -> GroupResult | None:
-            if group_id not in self.image.modern:
+            group = self.image.modern.get(group_id)
+            if group is None:
                 return self._membership.join(request, reply)
+            if isinstance(group, ConsumerGroup):
+                if group.members:
+                    return self._migration.join(group, request, reply)
+                return self._membership.join(request, reply, self._consumer_groups.tombstones(group))
             reply(Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
             return None
 
@@ -185,8 +213,12 @@ class GroupShard:
         group_id = request.group_id
 
         def decision() -> GroupResult | None:
-            if group_id not in self.image.modern:
+            group = self.image.modern.get(group_id)
+            if group is None:
                 return self._membership.sync(request, reply)
+            if isinstance(group, ConsumerGroup):
+                self._migration.sync(group, request, reply)
+                return None
             reply(Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
             return None
 
@@ -197,9 +229,12 @@ class GroupShard:
 
     def heartbeat(self, request: Heartbeat) -> ErrorCode:
         """Handle Heartbeat: begin the member's session anew."""
-        if request.group_id in self.image.modern:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return self._membership.heartbeat(request)
+        group = self.image.modern.get(request.group_id)
+        if group is None:
+            return self._membership.heartbeat(request)
+        if isinstance(group, ConsumerGroup):
+            return self._migration.heartbeat(group, request)
+        return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(
         self, group_id: str, members: Sequence[LeavingMember], reply: Callable[[Left], None]
@@ -207,8 +242,11 @@ class GroupShard:
         """Handle LeaveGroup: remove members."""
 
         def decision() -> GroupResult | None:
-            if group_id not in self.image.modern:
+            group = self.image.modern.get(group_id)
+            if group is None:
                 return self._membership.leave(group_id, members, reply)
+            if isinstance(group, ConsumerGroup):
+                return self._migration.leave(group, members, reply)
             reply(Left(members=[ErrorCode.UNKNOWN_MEMBER_ID] * len(members)))
             return None
 
@@ -216,6 +254,14 @@ class GroupShard:
             reply(Left(error=error))
 
         return self._queues.decide(group_id, decision, refusal, alone=partial(self._is_decided_alone, group_id))
+
+    def consumer_heartbeat(self, beat: Beat, reply: BeatReply) -> GroupResult | None:
+        """Handle ConsumerGroupHeartbeat: let a member join, go on, or leave."""
+        return self._queues.decide(
+            beat.group_id,
+            lambda: self._consumer_groups.heartbeat(beat, reply),
+            lambda error: reply(Beaten(error=error)),
+        )
 
     def _is_decided_alone(self, group_id: str) -> bool:
         """Whether a request of the classic protocol is decided while nothing of the group is in flight: where it makes
@@ -342,6 +388,16 @@ class GroupShard:
         group = None if group_id in self.image.modern else self._membership.find(group_id)
         return None if group is None else _describe(group)
 
+    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup | None:
+        """A consumer group as it is now; None if there is no such group, or it is of another kind."""
+        group = self._consumer_groups.find(group_id)
+        return None if group is None else self._consumer_groups.describe(group)
+
+    def knows_regex(self, group_id: str, regex: str) -> bool:
+        """Whether a member of the consumer group subscribes by the expression, which is valid then."""
+        group = self._consumer_groups.find(group_id)
+        return group is not None and group.regexes[regex] > 0
+
     def group_ids(self) -> Sequence[str]:
         """The ids of all groups."""
         return tuple(dict.fromkeys((*self.image.group_ids(), *self._membership.group_ids())))
@@ -401,12 +457,6 @@ class GroupShard:
         if classic.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP, []
         return ErrorCode.NONE, [group_tombstone(group_id)]
-
-
-def _state_machines(surroundings: Surroundings, share: ShareGroups) -> dict[str, GroupsOfKind]:
-    """The state machine of each kind of groups of the newer protocols."""
-    kept = KeptGroups()
-    return {CONSUMER: kept, SHARE: share, STREAMS: kept}
 
 
 def _describe(group: ClassicGroup) -> DescribedGroup:

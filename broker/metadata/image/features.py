@@ -11,6 +11,7 @@ METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 SHARE_VERSION: Final = "share.version"
 """From level 1 on members can join share groups (KIP-932)."""
+GROUP_VERSION: Final = "group.version"
 ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
 
 

@@ -12,13 +12,13 @@ from weakref import WeakValueDictionary
 
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.request.permissions import Operation, ResourceType
-from broker.runtime.loggers import DENIALS
+from broker.runtime.loggers import DECISIONS
 from broker.security.acls.codes import ALL, WILDCARD, PatternType, PermissionType
 from broker.security.acls.hosts import Host
 from broker.security.acls.index import Acl, AclIndex
 
 log = logging.getLogger(__name__)
-denials = logging.getLogger(DENIALS)
+decisions = logging.getLogger(DECISIONS)
 
 MOST_REMEMBERED: Final = 1 << 18
 """Decisions that are remembered, of all principals together."""
@@ -172,6 +172,26 @@ class StandardAuthorizer:
             permissions.forget()
 
 
+class _Line(NamedTuple):
+    """A line of the log, put together where it is written."""
+
+    principal: str
+    said: str
+    operation: str
+    host: str
+    resource_type: ResourceType
+    name: str
+    request: str
+    rule: str
+
+    def __str__(self) -> str:
+        return (
+            f"Principal = {self.principal} is {self.said} operation = {self.operation} from host = {self.host} "
+            f"on resource = {_title(self.resource_type)}:LITERAL:{self.name:.249} for request = {self.request} "
+            f"with resourceRefCount = 1 based on rule {self.rule}"
+        )
+
+
 class PrincipalPermissions:
     """What one principal may do from one host; a `broker.request.permissions.Permissions`. Decisions are remembered
     until an ACL changes."""
@@ -215,20 +235,22 @@ class PrincipalPermissions:
             self._any[operation, resource_type] = is_allowed
         return is_allowed
 
+    @property
+    def logs_allowed(self) -> bool:
+        """Whether the level of the log is DEBUG, or below."""
+        return decisions.isEnabledFor(logging.DEBUG)
+
     def log(self, operation: Operation, resource_type: ResourceType, name: str, *, request: str) -> None:
-        """Write down that the principal was not allowed this, as Kafka writes it."""
+        """Write down what the principal was allowed, or not, as Kafka writes it."""
         decision = self._authorizer.decide(self._principal, self._host, operation, resource_type, name)
-        denials.info(
-            "Principal = %s is Denied operation = %s from host = %s on resource = %s:LITERAL:%.249s for request = %s "
-            "with resourceRefCount = 1 based on rule %s",
-            self._principal,
-            operation.name,
-            self._host.text,
-            _title(resource_type),
-            name,
-            request,
-            decision.rule,
+        said = "Allowed" if decision.is_allowed else "Denied"
+        line = _Line(
+            self._principal, said, operation.name, self._host.text, resource_type, name, request, decision.rule
         )
+        if decision.is_allowed:
+            decisions.debug("%s", line)
+        else:
+            decisions.info("%s", line)  # in a place of its own, for the limit on lines
 
     def _decide(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         decision = self._authorizer.decide(self._principal, self._host, operation, resource_type, name)

@@ -219,6 +219,13 @@ MEMBERS: Final = tuple(
 
 CASES: Final = (
     *MEMBERS,
+    Case(
+        step="of a group that reads two topics",
+        request=lambda asking: ConsumerGroupHeartbeatRequest(
+            group_id="readers", member_id="nobody", member_epoch=1, subscribed_topic_names=["orders", "letters"]
+        ),
+        ways=((on_group(O.READ), on_topic(O.DESCRIBE)),),
+    ),
     Case(step="for two topics", request=_commit, ways=((on_group(O.READ), on_topic(O.READ)),)),
     Case(
         step="for three topics",

@@ -3,6 +3,7 @@
 import math
 
 from protocol.messages.client_quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from protocol.schema import NO_UUID
 from tests.parity.exchange import Exchange
@@ -41,6 +42,7 @@ def run(exchange: Exchange) -> None:
     changes(exchange)
     questions(exchange)
     mutations(exchange)
+    topics_that_are_asked_about(exchange)
 
 
 def changes(exchange: Exchange) -> None:
@@ -183,6 +185,23 @@ def mutations(exchange: Exchange) -> None:
         exchange.ask("of a slow client", deletion, version, client_id="slow", over=exchange.connect())
     by_name = DeleteTopicsRequest(topics=[DeleteTopicsRequest.Topic(name="known", topic_id=NO_UUID)], timeout_ms=30_000)
     exchange.ask("of a slow client", by_name, 6, client_id="slow", over=exchange.connect())
+
+
+def topics_that_are_asked_about(exchange: Exchange) -> None:
+    """Topics are created because a client asks about them, which may change a partition in ten thousand seconds."""
+    exchange.ask(None, altered(entry({"client-id": "asker"}, controller_mutation_rate=0.0001)), 1)
+    exchange.create_topic("behind-the-quota")  # a controller that knows it knows the quota
+
+    def ask(step: str, topic: str, client_id: str, *, may_create: bool) -> None:
+        asked = MetadataRequest(topics=[MetadataRequest.Topic(name=topic)], allow_auto_topic_creation=may_create)
+        exchange.ask(step, asked, 12, client_id=client_id, over=exchange.connect())
+
+    ask("a first topic of the asker", "asked-1", "asker", may_create=True)
+    exchange.wait_for_topic("asked-1")
+    exchange.ask("of the asker", created("asked-2", 1), 7, client_id="asker", over=exchange.connect())
+    ask("a topic beyond the asker's quota", "asked-3", "asker", may_create=True)
+    exchange.create_topic("asked-4")
+    ask("the same, when another topic has been created", "asked-3", "another", may_create=False)
 
 
 def created(*wanted: str | int) -> CreateTopicsRequest:

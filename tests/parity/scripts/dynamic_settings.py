@@ -24,6 +24,14 @@ OF_A_LISTENER = (
     ("listener.name.plaintext.principal.builder.class", "x"),
     ("listener.name.plaintext.log.retention.ms", "2"),
 )
+OF_REPLICATION = (
+    ("leader.replication.throttled.rate", "1000"),
+    ("follower.replication.throttled.rate", "1000"),
+    ("replica.alter.log.dirs.io.max.bytes.per.second", "1000"),
+    ("leader.replication.throttled.rate", "x"),
+    ("leader.replication.throttled.rate", "-1"),
+)
+"""Settings that Kafka's own list of settings does not have."""
 OTHER_VALUES = (
     ("log.cleaner.dedupe.buffer.size", "1048576"),
     ("log.local.retention.ms", "-1"),
@@ -67,7 +75,7 @@ def run(exchange: Exchange) -> None:
     for name, known in changeable.items():
         if name not in (*FIXED_HERE, *CLOSES_CONNECTIONS, *OF_A_METADATA_VERSION):
             changed(exchange, name, other_value(known))
-    for name, value in (*OF_A_LISTENER, *OTHER_VALUES):
+    for name, value in (*OF_A_LISTENER, *OF_REPLICATION, *OTHER_VALUES):
         changed(exchange, name, value)
 
 

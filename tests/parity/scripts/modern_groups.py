@@ -1,8 +1,7 @@
-"""Consumer groups of the newer protocol, share groups and streams groups, where their features are off."""
+"""Share groups and streams groups, where their features are off."""
 
 from typing import Any
 
-from protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from protocol.messages.share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -32,24 +31,9 @@ TOPIC_ID = bytes(15) + b"\1"
 
 
 def run(exchange: Exchange) -> None:
-    consumer_groups(exchange)
     share_groups(exchange)
     state_of_share_groups(exchange)
     streams_groups(exchange)
-
-
-def consumer_groups(exchange: Exchange) -> None:
-    def heartbeat(**fields: Any) -> ConsumerGroupHeartbeatRequest:
-        usual = {"group_id": "readers", "member_id": "me", "member_epoch": 0, "subscribed_topic_names": ["orders"]}
-        return ConsumerGroupHeartbeatRequest(**{**usual, "topic_partitions": [], **fields})
-
-    exchange.ask_each("a member joins", heartbeat())
-    exchange.ask_each("a member leaves", heartbeat(member_epoch=-1))
-    exchange.ask_each("a group without a name", heartbeat(group_id=""))
-    exchange.ask_each("by a pattern", heartbeat(subscribed_topic_names=None, subscribed_topic_regex="o.*"), since=1)
-    for groups in ([], ["readers"], ["readers", "", "readers"]):
-        asked = ConsumerGroupDescribeRequest(group_ids=groups, include_authorized_operations=True)
-        exchange.ask_each(f"the groups {groups}", asked)
 
 
 def share_groups(exchange: Exchange) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -45,6 +46,9 @@ class GroupConsumer:
         }
         if membership.instance_id is not None:
             options["group.instance.id"] = membership.instance_id
+        if membership.protocol == "consumer":
+            membership = replace(membership, assignor=None, session_timeout_ms=None, heartbeat_ms=None)
+            options["group.protocol"] = "consumer"
         if membership.assignor is not None:
             options["partition.assignment.strategy"] = membership.assignor
         if membership.session_timeout_ms is not None:

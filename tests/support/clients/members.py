@@ -35,6 +35,8 @@ class Membership:
 
     group: str
     topics: tuple[str, ...]
+    protocol: Literal["classic", "consumer"] = "classic"
+    """Whether the member uses the newer protocol, in which the broker sets session timeout and heartbeats (KIP-848)."""
     instance_id: str | None = None
     assignor: Literal["range", "roundrobin", "cooperative-sticky"] | None = None
     session_timeout_ms: int | None = None

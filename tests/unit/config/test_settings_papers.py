@@ -23,9 +23,10 @@ def server_yaml_with_every_line_in_force() -> str:
 
 
 def test_the_table_holds_all_settings_of_kafka_4_4_0() -> None:
-    counts = {scope: len(definitions(scope)) for scope in ("broker", "topic", "group", "internal", "internal group")}
+    scopes = ("broker", "topic", "group", "internal", "internal group", "quota")
+    counts = {scope: len(definitions(scope)) for scope in scopes}
 
-    assert counts == {"broker": 350, "topic": 37, "group": 21, "internal": 29, "internal group": 6}
+    assert counts == {"broker": 350, "topic": 37, "group": 21, "internal": 29, "internal group": 6, "quota": 3}
 
 
 def test_topic_settings_are_declared_as_kafka_defines_them() -> None:

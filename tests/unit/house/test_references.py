@@ -14,7 +14,7 @@ from dev.broker_process import REPOSITORY
 pytestmark = pytest.mark.sources_only
 
 FOLDERS: Final = (
-    *(".", "bench", "boards", "broker", "compiled", "config", "dev", "docker", "docs", "ottla", "pipeline"),
+    *(".", "bench", "boards", "broker", "compiled", "config", "dev", "docker", "docs", "examples", "ottla", "pipeline"),
     *("protocol", "pyspark_ottla", "storage", "systemd", "tests"),
 )
 KINDS: Final = frozenset({".md", ".py", ".toml", ".yml", ".yaml", ".service"})
@@ -44,7 +44,8 @@ def files() -> Iterator[Path]:
     for folder in FOLDERS:
         found = (REPOSITORY / folder).glob("*") if folder == "." else (REPOSITORY / folder).rglob("*")
         for path in sorted(found):
-            if (path.suffix in KINDS or path.name in NAMES) and path.is_file() and path != Path(__file__):
+            is_ours = path.suffix in KINDS or path.name in NAMES
+            if is_ours and path.is_file() and path != Path(__file__) and "node_modules" not in path.parts:
                 yield path
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 
 from broker.tools.health import PATIENCE_S
-from config.container import DEFAULTS, MOUNTED_FILE, load_container_settings
+from config.container import DEFAULTS, MOUNTED_FILE, UNDER_A_TEST, load_container_settings
+from config.listen_address import CONTROL_LISTENER, parse_control_listener
 from ottla.__main__ import _COMMANDS
 
 REPOSITORY = Path(__file__).parents[3]
@@ -70,6 +71,18 @@ def test_the_health_check_asks_with_the_settings_of_the_broker() -> None:
     timeout = re.search(r"--timeout=(\d+)s", options)
     assert timeout is not None
     assert int(timeout[1]) > PATIENCE_S, "it must have time to say that nobody answered"
+
+
+def test_the_page_about_tests_publishes_the_ports_of_a_broker_for_tests() -> None:
+    page = (REPOSITORY / "docs/testing.md").read_text()
+    [line] = [line for line in page.splitlines() if line.startswith("docker run ") and "--publish" in line]
+    published = re.findall(r"--publish 127\.0\.0\.1:(\d+):(\d+)", line)
+    (listener,) = load_container_settings(None, [], {}, mounted_file="/nowhere").settings.listeners
+    control = parse_control_listener(UNDER_A_TEST[CONTROL_LISTENER])
+
+    assert line.endswith(" ottla --test")
+    assert control is not None
+    assert published == [(str(port), str(port)) for port in (listener.port, control.port)]
 
 
 def test_all_that_the_wheel_is_built_from_reaches_the_build() -> None:

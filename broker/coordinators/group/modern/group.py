@@ -24,6 +24,9 @@ Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
 
 NOTHING: Final[Assignment] = MappingProxyType({})
 
+FIRST_EPOCH: Final = 1
+"""The epoch of a group before its first epoch record, and of its assignment, which is empty."""
+
 LEAVES_EPOCH: Final = -1
 """The epoch with which a member leaves."""
 
@@ -64,10 +67,10 @@ class ModernGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         """The hash of the subscribed topics when the epoch grew last (`topics`)."""
-        self.assignment_epoch = 0
+        self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp = 0
         """When the target assignment was computed, in milliseconds since 1970."""
         self.is_gone = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from broker.coordinators.group.events import GroupEvents
@@ -23,6 +23,11 @@ GroupConfigs = Callable[[str, str], Any]
 broker's limits."""
 
 
+Resolve = Callable[[Sequence[str], Sequence[str], Callable[[Mapping[str, frozenset[str]] | None], None]], None]
+"""Resolves regular expressions in a worker: the expressions, the names of all topics, and what gets the topics that
+each expression matches (None: the worker has failed). An expression that is none matches nothing."""
+
+
 class Surroundings(NamedTuple):
     """What a state machine of groups is given."""
 
@@ -32,6 +37,7 @@ class Surroundings(NamedTuple):
     topics: TopicsView
     hashes: TopicHashes
     configs: GroupConfigs
+    resolve: Resolve
     settings: GroupSettings
     clock: Clock
     wheel: TimingWheel

@@ -109,7 +109,7 @@ def test_the_versions_are_those_of_apache_kafka(broker: InProcessBroker, version
         (
             4,
             {
-                *("metadata.version", "kraft.version", "transaction.version", "share.version"),
+                *("metadata.version", "kraft.version", "transaction.version", "group.version", "share.version"),
                 "eligible.leader.replicas.version",
             },
         ),
@@ -121,7 +121,7 @@ def test_features_from_level_0_are_for_those_who_can_read_them(
     answer = broker.ask(NAMED, version)
     assert {feature.name for feature in answer.supported_features} == supported
     finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-    assert finalized == {"metadata.version": 25, "kraft.version": 1, "transaction.version": 2}
+    assert finalized == {"metadata.version": 25, "kraft.version": 1, "transaction.version": 2, "group.version": 1}
     assert answer.finalized_features_epoch == broker.server.metadata.image.end_offset - 1
 
 

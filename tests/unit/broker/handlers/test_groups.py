@@ -9,9 +9,9 @@ from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from protocol.records.group_metadata import (
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
     GroupRecord,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
     encode_group_record,
 )
 from storage.batch.pairs import encode_pairs
@@ -48,10 +48,10 @@ def commit(broker: InProcessBroker, group_id: str, **fields: Any) -> None:
     assert topic.partitions[0].error_code == E.NONE
 
 
-def keep_a_consumer_group(broker: InProcessBroker, group_id: str) -> None:
+def keep_a_streams_group(broker: InProcessBroker, group_id: str) -> None:
     """A group of the newer protocol, as another broker has left it in an adopted directory."""
-    key = ConsumerGroupMetadataKey(group_id=group_id)
-    record = GroupRecord(key, ConsumerGroupMetadataValue(epoch=3), 0)
+    key = StreamsGroupMetadataKey(group_id=group_id)
+    record = GroupRecord(key, StreamsGroupMetadataValue(epoch=3, metadata_hash=0), 0)
     partition = broker.server.components.group_coordinator.groups.of(group_id).partition
     partition.log.stage_trusted(encode_pairs([encode_group_record(record)], timestamp=0))
     partition.log.append_all(0)
@@ -121,10 +121,10 @@ def test_from_version_6_on_it_is_not_found(broker: InProcessBroker) -> None:
 @serves(DescribeGroupsRequest, E.NONE)
 @every_version(DescribeGroupsRequest, until=5)
 def test_a_group_of_another_protocol_is_no_classic_one(broker: InProcessBroker, version: int) -> None:
-    keep_a_consumer_group(broker, "newer")
+    keep_a_streams_group(broker, "newer")
     assert describe(broker, version, "newer")[0].group_state == "Dead"
     (group,) = describe(broker, 6, "newer")
-    assert (group.error_code, group.error_message) == (E.GROUP_ID_NOT_FOUND, "'newer' is a consumer group.")
+    assert (group.error_code, group.error_message) == (E.GROUP_ID_NOT_FOUND, "Group newer is not a classic group.")
 
 
 @every_version(DescribeGroupsRequest, since=3)
@@ -192,11 +192,11 @@ def test_groups_are_listed_by_state(broker: InProcessBroker, version: int, state
 @serves(ListGroupsRequest, versions=[5])
 @pytest.mark.parametrize(
     ("types", "found"),
-    [(["CLASSIC"], {"simple"}), (["consumer"], {"newer"}), (["share", "classic"], {"simple"}), (["nonsense"], set())],
+    [(["CLASSIC"], {"simple"}), (["streams"], {"newer"}), (["share", "classic"], {"simple"}), (["nonsense"], set())],
 )
 def test_groups_are_listed_by_type(broker: InProcessBroker, types: list[str], found: set[str]) -> None:
     commit(broker, "simple")
-    keep_a_consumer_group(broker, "newer")
+    keep_a_streams_group(broker, "newer")
     assert {group_id for group_id, *_ in listed(broker, 5, types_filter=types)} == found
 
 
@@ -239,7 +239,7 @@ def test_groups_that_nobody_is_in_are_deleted_with_their_offsets(broker: InProce
 @serves(DeleteGroupsRequest, E.NON_EMPTY_GROUP)
 @every_version(DeleteGroupsRequest)
 def test_a_group_of_another_protocol_is_kept(broker: InProcessBroker, version: int) -> None:
-    keep_a_consumer_group(broker, "newer")
+    keep_a_streams_group(broker, "newer")
     end = sum(broker.log(OFFSETS_TOPIC, index).log_end_offset for index in range(5))
     assert delete(broker, version, "newer") == [("newer", E.NON_EMPTY_GROUP)]
     assert sum(broker.log(OFFSETS_TOPIC, index).log_end_offset for index in range(5)) == end

@@ -1,11 +1,9 @@
-"""Consumer groups of the newer protocol, share groups and streams groups through the codec: there are none."""
+"""Share groups and streams groups through the codec: there are none."""
 
 import pytest
 
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from protocol.messages.share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -24,28 +22,6 @@ from tests.support.broker import InProcessBroker
 ID = bytes(range(16))
 
 GROUPS = ["readers", "", "readers"]
-
-
-@serves(ConsumerGroupHeartbeatRequest, E.UNSUPPORTED_VERSION)
-@every_version(ConsumerGroupHeartbeatRequest)
-def test_a_consumer_is_told_to_take_the_classic_protocol(broker: InProcessBroker, version: int) -> None:
-    asked = ConsumerGroupHeartbeatRequest(
-        group_id="readers", member_id="me", member_epoch=0, subscribed_topic_names=["orders"], topic_partitions=[]
-    )
-    answer = broker.ask(asked, version)
-    assert (answer.error_code, answer.member_id, answer.assignment) == (E.UNSUPPORTED_VERSION, None, None)
-    features = broker.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
-    assert "group.version" not in {feature.name for feature in features.finalized_features}
-
-
-@serves(ConsumerGroupDescribeRequest, E.UNSUPPORTED_VERSION)
-@every_version(ConsumerGroupDescribeRequest)
-def test_every_consumer_group_is_answered_for_itself(broker: InProcessBroker, version: int) -> None:
-    asked = ConsumerGroupDescribeRequest(group_ids=GROUPS, include_authorized_operations=True)
-    groups = broker.ask(asked, version).groups
-    assert [(group.group_id, group.error_code) for group in groups] == [
-        (name, E.UNSUPPORTED_VERSION) for name in GROUPS
-    ]
 
 
 @serves(ShareGroupHeartbeatRequest, E.UNSUPPORTED_VERSION)

@@ -119,3 +119,27 @@ def test_what_is_left_out_of_an_answer_is_not_logged(
     caplog.set_level(logging.INFO, "kafka.authorizer.logger")
     assert alice.ask(MetadataRequest(topics=None), 12).topics == []
     assert not [line for line in caplog.records if line.name == "kafka.authorizer.logger"]
+
+
+def test_at_debug_what_is_allowed_is_logged_too(
+    broker: InProcessBroker, alice: SaslClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The level may change between two requests, of which the second is decided by what is remembered."""
+    allow(broker, WRITE)
+    alice.ask(MetadataRequest(topics=None), 12)
+    with caplog.at_level(logging.DEBUG, "kafka.authorizer.logger"):
+        assert alice.ask(MetadataRequest(topics=None), 12).topics[0].name == "orders"
+        produce(alice)
+    produce(alice)
+    lines = [
+        (line.levelname, line.getMessage().partition(" with ")[0])
+        for line in caplog.records
+        if line.name == "kafka.authorizer.logger" and "User:alice" in line.getMessage()
+    ]
+    allowed = (
+        "Principal = User:alice is Allowed operation = %s from host = 127.0.0.1 on resource = Topic:LITERAL:orders"
+    )
+    assert lines == [
+        ("DEBUG", allowed % "DESCRIBE" + " for request = Metadata"),
+        ("DEBUG", allowed % "WRITE" + " for request = Produce"),
+    ]

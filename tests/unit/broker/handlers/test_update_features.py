@@ -47,7 +47,7 @@ def update(
 @every_version(UpdateFeaturesRequest)
 def test_a_feature_may_get_the_level_that_it_has(broker: InProcessBroker, version: int) -> None:
     finalized = {one.name: one.max_version_level for one in broker.ask(NAMED, 3).finalized_features}
-    assert finalized == {"metadata.version": 25, "transaction.version": 2, "kraft.version": 1}
+    assert finalized == {"metadata.version": 25, "transaction.version": 2, "group.version": 1, "kraft.version": 1}
     answer = update(broker, version, *finalized.items())
     assert (answer.error_code, answer.error_message) == (E.NONE, None)
     assert [(result.feature, result.error_code, result.error_message) for result in answer.results] == (
@@ -68,7 +68,8 @@ def test_a_feature_may_get_the_level_that_it_has(broker: InProcessBroker, versio
         ("kraft.version", 2, UPGRADE, "only supports versions 0-1"),
         ("transaction.version", 3, UPGRADE, "only supports versions 0-2"),
         ("transaction.version", 1, UPGRADE, "Can't downgrade"),
-        ("group.version", 1, UPGRADE, "does not support this feature"),
+        ("group.version", 2, UPGRADE, "only supports versions 0-1"),
+        ("share.version", 1, UPGRADE, "does not support this feature"),
         ("", 1, UPGRADE, "does not support this feature"),
     ],
 )

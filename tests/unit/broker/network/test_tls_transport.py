@@ -1,6 +1,7 @@
 """Connections with TLS: what clients do to them, and what hostile peers do."""
 
 import contextlib
+import gc
 import logging
 import os
 import socket
@@ -324,3 +325,33 @@ async def test_both_versions_are_spoken(tmp_path: Path, version: str) -> None:
         client.send(frame(b"?"))
         assert await it.requests(1) == [b"?"]
         assert client.tls.version() == version.replace("_", ".")
+
+
+@pytest.mark.parametrize("goes", ["before a hello", "within a hello", "before it is done", "served", "too late"])
+@on_both_loops
+async def test_a_connection_that_is_closed_is_freed_without_the_collector(tmp_path: Path, goes: str) -> None:
+    async with network() as it:
+        gc.collect()
+        gc.disable()
+        try:
+            connection, client = connect(it, Contexts(tmp_path))
+            if goes == "served":
+                await shake_hands(it, connection, client)
+                client.send(frame(b"asked"))
+                await it.handle(b"asked")
+                await it.until(lambda: client.read() == frame(b"asked"))
+                it.slots.clear()
+            elif goes != "before a hello":
+                hello = client.next_flight()
+                client.wire.sendall(hello[:50] if goes == "within a hello" else hello)
+                await it.turns()
+            if goes == "too late":
+                it.clock.advance(600_000)
+            else:
+                client.close()
+            del connection
+            await it.until(lambda: not len(it.processor))
+            await it.turns()
+            assert [one for one in gc.get_objects() if isinstance(one, Connection | TlsTransport)] == []
+        finally:
+            gc.enable()

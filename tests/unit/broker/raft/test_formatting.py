@@ -70,6 +70,7 @@ def test_a_new_cluster_begins_at_metadata_version_25_and_transaction_version_2(t
     expected = [
         FeatureLevelRecord(name="metadata.version", feature_level=25),
         FeatureLevelRecord(name="transaction.version", feature_level=2),
+        FeatureLevelRecord(name="group.version", feature_level=1),
     ]
 
     assert read_bootstrap(FileSystem(), str(tmp_path)) == expected

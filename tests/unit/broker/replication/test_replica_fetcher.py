@@ -37,16 +37,20 @@ class Leader:
         self.error_code = 0
         self.closed = False
         self.before_answer: Callable[[], None] = lambda: None
+        self.behind_answer: Callable[[], None] = lambda: None
+        """Called once an answer within a session is on its way."""
         self.gives_sessions = False
         self.session: dict[tuple[bytes, int], FetchRequest.Topic.Partition] = {}
         """What is wanted in the one session that there is."""
+        self.watermarks: dict[tuple[bytes, int], int] = {}
+        """The high watermarks that were told in the session."""
         self.session_id = 0
         self.damaged: set[tuple[bytes, int]] = set()
         """Partitions whose records come with a changed byte."""
         self.repeats = False
         """Each partition comes twice, and beside it others that nobody has asked for."""
 
-    async def ask(self, request: Any, answer: type, *, timeout_ms: int, largest_answer_bytes: int = 0) -> Any:
+    async def ask(self, request: Any, kind: type, *, timeout_ms: int, largest_answer_bytes: int = 0) -> Any:
         self.asked.append(request)
         await asyncio.sleep(0)
         if self.problem is not None:
@@ -55,7 +59,9 @@ class Leader:
         if isinstance(request, ListOffsetsRequest):
             return self._offsets(request)
         if self.gives_sessions and not self.error_code:
-            return self._in_session(request)
+            answer = self._in_session(request)
+            self.behind_answer()
+            return answer
         responses = []
         for topic in request.topics:
             found = []
@@ -72,11 +78,12 @@ class Leader:
         return FetchResponse(error_code=self.error_code, responses=[] if self.error_code else responses)
 
     def _in_session(self, request: FetchRequest) -> FetchResponse:
-        """The answer by KIP-227: of an incremental fetch only what has records or an error."""
+        """The answer by KIP-227: of an incremental fetch only what has records, an error or another high watermark."""
         is_full = request.session_epoch == 0
         if is_full:
             self.session_id += 1
             self.session.clear()
+            self.watermarks.clear()
         elif request.session_id != self.session_id:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
         for topic in request.topics:
@@ -85,12 +92,15 @@ class Leader:
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 del self.session[bytes(forgotten.topic_id), index]
+                self.watermarks.pop((bytes(forgotten.topic_id), index), None)
         responses = []
         for (topic_id, index), wanted in self.session.items():
             replica = self.replicas.get((topic_id, index))
             one = refusal(ErrorCode.UNKNOWN_TOPIC_ID) if replica is None else replica.answer(wanted)
             one.partition_index = index
-            if is_full or one.records or one.error_code or one.diverging_epoch.epoch >= 0:
+            is_news = self.watermarks.get((topic_id, index), -1) != one.high_watermark
+            self.watermarks[topic_id, index] = one.high_watermark
+            if is_full or is_news or one.records or one.error_code or one.diverging_epoch.epoch >= 0:
                 responses.append(FetchResponse.Response(topic_id=topic_id, partitions=[one]))
         return FetchResponse(session_id=self.session_id, responses=responses)
 
@@ -506,6 +516,27 @@ def test_the_leader_is_told_of_a_log_start_once_it_is_saved(tmp_path: Path) -> N
         await one.until(lambda: len(one.leader.fetches) > asked)
         assert one.saved == [(TopicPartition("orders", 0), 1)]
         assert one.leader.fetches[-1].topics[0].partitions[0].log_start_offset == 1
+
+    following(tmp_path, test)
+
+
+def test_the_high_watermark_of_an_answer_that_came_too_late_is_told_again(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        one.leader.gives_sessions = True
+        place = TopicPartition("orders", 0)
+        theirs, ours = one.add("orders", 0)
+        theirs.write(b"a")
+        await one.until(lambda: ours.content == theirs.content)
+
+        def change() -> None:
+            if one.leader.watermarks[TOPIC_IDS["orders"], 0] == 1:
+                one.leader.behind_answer = lambda: None
+                theirs.lead(4)
+                one.follow(place, 4)
+
+        one.leader.behind_answer = change
+        theirs.log.advance_high_watermark(1)
+        await one.until(lambda: ours.log.high_watermark == 1)
 
     following(tmp_path, test)
 

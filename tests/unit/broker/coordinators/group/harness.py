@@ -290,6 +290,7 @@ class Coordinator:
         self.archived_by = set()  # topics, each with the group that its retention waits for
         self.topics = Topics()
         self.persister = Persister()
+        self.resolving = []  # what is at the worker: expressions, names of topics, and who gets the matches
         self.configs = {
             "consumer.session.timeout.ms": 45_000,
             "consumer.heartbeat.interval.ms": 5_000,
@@ -317,6 +318,7 @@ class Coordinator:
             hashes=TopicHashes(self.topics),
             configs=lambda group_id, key: self.configs[key],
             persister=self.persister,
+            resolve=lambda regexes, names, then: self.resolving.append((regexes, names, then)),
         )
         self.writer.shard = shard
         return shard

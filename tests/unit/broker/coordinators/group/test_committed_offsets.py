@@ -5,11 +5,11 @@ import pytest
 from broker.coordinators.group.requests import Commit, CommittedOffset, OffsetToCommit, Protocol
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import (
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
     GroupRecord,
     OffsetCommitKey,
     OffsetCommitValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
     encode_group_key,
     encode_group_value,
 )
@@ -18,7 +18,9 @@ from tests.unit.broker.coordinators.group.harness import G
 from tests.unit.broker.coordinators.group.offsets_harness import OffsetsHome, as_member
 
 ORDERS_ID = bytes.fromhex("238adcac38fc4766b41ce623aae57763")
-OF_ANOTHER_BROKER = GroupRecord(ConsumerGroupMetadataKey(group_id=G), ConsumerGroupMetadataValue(epoch=2), 0)
+OF_ANOTHER_BROKER = GroupRecord(
+    StreamsGroupMetadataKey(group_id=G), StreamsGroupMetadataValue(epoch=2, metadata_hash=0), 0
+)
 NONE = ErrorCode.NONE
 
 

@@ -7,8 +7,6 @@ from broker.coordinators.group.records import group_record, offset_record
 from broker.coordinators.group.requests import DescribedMember, ListedGroup, OffsetToCommit
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import (
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
     GroupMetadataKey,
     GroupRecord,
     OffsetCommitKey,
@@ -23,7 +21,6 @@ from tests.unit.broker.coordinators.group.offsets_harness import OffsetsHome, as
 
 NONE = ErrorCode.NONE
 OTHER_KINDS = {
-    "consumer": GroupRecord(ConsumerGroupMetadataKey(group_id=G), ConsumerGroupMetadataValue(epoch=2), 0),
     "share": GroupRecord(ShareGroupMetadataKey(group_id=G), ShareGroupMetadataValue(epoch=1, metadata_hash=2), 0),
     "streams": GroupRecord(StreamsGroupMetadataKey(group_id=G), StreamsGroupMetadataValue(epoch=1, metadata_hash=2), 0),
 }

@@ -8,10 +8,10 @@ from broker.coordinators.group.records import group_record, offset_record
 from broker.coordinators.group.requests import OffsetToCommit, Protocol
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import (
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
     GroupMetadataKey,
     GroupRecord,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
 )
 from tests.support.group_records import contents
 from tests.unit.broker.coordinators.group.harness import G
@@ -294,7 +294,7 @@ def test_a_group_that_somebody_is_in_stays_without_offsets(home):
 
 def test_groups_that_belong_to_another_protocol_are_not_touched(home):
     home.stands(
-        GroupRecord(ConsumerGroupMetadataKey(group_id=G), ConsumerGroupMetadataValue(epoch=2), 0),
+        GroupRecord(StreamsGroupMetadataKey(group_id=G), StreamsGroupMetadataValue(epoch=2, metadata_hash=0), 0),
         offset_record(G, orders(5), home.clock.now_ms()),
     )
     home.pass_ms(10 * RETENTION_MS)
@@ -420,7 +420,7 @@ def test_they_go_from_stable_groups_and_those_of_other_protocols_too(home):
     consumer = home.settled("orders")
     home.commits(orders(1), **as_member(consumer))
     home.stands(
-        GroupRecord(ConsumerGroupMetadataKey(group_id="g2"), ConsumerGroupMetadataValue(epoch=2), 0),
+        GroupRecord(StreamsGroupMetadataKey(group_id="g2"), StreamsGroupMetadataValue(epoch=2, metadata_hash=0), 0),
         offset_record("g2", orders(5), home.clock.now_ms()),
     )
 

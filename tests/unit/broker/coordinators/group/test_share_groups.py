@@ -100,19 +100,19 @@ def keys_written(groups):
 
 def test_a_member_gets_partitions_once_their_states_have_begun(groups):
     first = groups.heartbeat("anna")
-    assert (first.error, first.member_id, first.member_epoch, first.assignment) == (E.NONE, "anna", 1, {})
+    assert (first.error, first.member_id, first.member_epoch, first.assignment) == (E.NONE, "anna", 2, {})
     assert first.heartbeat_interval_ms == 5_000
-    assert groups.persister.states == {groups.key(index): (1, -1) for index in range(4)}
-    second = groups.heartbeat("anna", 1, None)
-    assert (second.error, second.member_epoch) == (E.NONE, 2)
+    assert groups.persister.states == {groups.key(index): (2, -1) for index in range(4)}
+    second = groups.heartbeat("anna", 2, None)
+    assert (second.error, second.member_epoch) == (E.NONE, 3)
     assert second.assignment == {groups.topics.of_name("orders").topic_id: frozenset(range(4))}
-    third = groups.heartbeat("anna", 2, None)
-    assert (third.member_epoch, third.assignment) == (2, None)
+    third = groups.heartbeat("anna", 3, None)
+    assert (third.member_epoch, third.assignment) == (3, None)
 
 
 def test_the_records_come_in_kafkas_order(groups):
     groups.heartbeat("anna")
-    groups.heartbeat("anna", 1, None)
+    groups.heartbeat("anna", 2, None)
     assert [key.removeprefix("ShareGroup").removesuffix("Key") for key in keys_written(groups)] == [
         "MemberMetadata",
         "Metadata",
@@ -137,16 +137,16 @@ def test_members_share_the_partitions(groups):
 
 def test_a_heartbeat_that_repeats_the_subscription_is_told_the_assignment_again(groups):
     groups.joined("anna")
-    assert groups.heartbeat("anna", 2, ("orders",)).assignment is not None
-    assert groups.heartbeat("anna", 2, None).assignment is None
+    assert groups.heartbeat("anna", 3, ("orders",)).assignment is not None
+    assert groups.heartbeat("anna", 3, None).assignment is None
 
 
 def test_a_topic_that_comes_later_is_shared_from_its_first_record_on_where_the_group_had_it_before(groups):
     groups.joined("anna")
     groups.changed("orders", 6)
-    groups.heartbeat("anna", 2, None)
-    assert groups.persister.states[groups.key(4)] == (3, 0)
-    assert groups.heartbeat("anna", 3, None).assignment == {
+    groups.heartbeat("anna", 3, None)
+    assert groups.persister.states[groups.key(4)] == (4, 0)
+    assert groups.heartbeat("anna", 4, None).assignment == {
         groups.topics.of_name("orders").topic_id: frozenset(range(6))
     }
 
@@ -155,22 +155,22 @@ def test_a_topic_that_does_not_exist_yet_is_shared_once_it_does(groups):
     groups.heartbeat("anna", 0, ("later",))
     assert groups.persister.states == {}
     groups.changed("later", 1, are_new=True)
-    groups.heartbeat("anna", 1, None)
     groups.heartbeat("anna", 2, None)
+    groups.heartbeat("anna", 3, None)
     assert groups.assigned() == {"anna": {"later": [0]}}
 
 
 def test_a_subscription_that_changes_takes_partitions_away(groups):
     groups.topics.put("lines", 1)
     groups.joined("anna")
-    assert groups.heartbeat("anna", 2, ("lines",)).assignment == {}
-    groups.heartbeat("anna", 3, None)
+    assert groups.heartbeat("anna", 3, ("lines",)).assignment == {}
+    groups.heartbeat("anna", 4, None)
     assert groups.assigned() == {"anna": {"lines": [0]}}
 
 
 @pytest.mark.parametrize(
     ("member", "epoch", "error"),
-    [("anna", 1, E.NONE), ("anna", 3, E.FENCED_MEMBER_EPOCH), ("bert", 1, E.UNKNOWN_MEMBER_ID), ("anna", 0, E.NONE)],
+    [("anna", 2, E.NONE), ("anna", 4, E.FENCED_MEMBER_EPOCH), ("bert", 2, E.UNKNOWN_MEMBER_ID), ("anna", 0, E.NONE)],
 )
 def test_the_epoch_says_whether_a_member_is_up_to_date(groups, member, epoch, error):
     groups.joined("anna")
@@ -180,13 +180,13 @@ def test_the_epoch_says_whether_a_member_is_up_to_date(groups, member, epoch, er
 def test_an_epoch_long_past_is_fenced(groups):
     groups.joined("anna")
     groups.changed("orders", 5)
-    groups.heartbeat("anna", 2, None)
     groups.heartbeat("anna", 3, None)
-    assert groups.heartbeat("anna", 2, None).error is E.FENCED_MEMBER_EPOCH
+    groups.heartbeat("anna", 4, None)
+    assert groups.heartbeat("anna", 3, None).error is E.FENCED_MEMBER_EPOCH
 
 
 def test_only_the_first_heartbeat_makes_a_group(groups):
-    assert groups.heartbeat("anna", 1).error is E.GROUP_ID_NOT_FOUND
+    assert groups.heartbeat("anna", 2).error is E.GROUP_ID_NOT_FOUND
     assert groups.heartbeat("anna", -1).error is E.GROUP_ID_NOT_FOUND
     assert groups.group() is None
 
@@ -202,7 +202,7 @@ def test_a_group_has_no_more_members_than_it_may():
     groups.topics.put("orders", 1)
     groups.heartbeat("anna")
     assert groups.heartbeat("bert").error is E.GROUP_MAX_SIZE_REACHED
-    assert groups.heartbeat("anna", 1, None).error is E.NONE
+    assert groups.heartbeat("anna", 2, None).error is E.NONE
 
 
 def test_a_new_assignment_waits_for_its_interval(groups):
@@ -234,7 +234,7 @@ def test_a_silent_member_is_removed(groups):
     assert "anna" in groups.group().members
     groups.pass_ms(1)
     assert groups.group().members == {}
-    assert groups.heartbeat("anna", 2).error is E.UNKNOWN_MEMBER_ID
+    assert groups.heartbeat("anna", 3).error is E.UNKNOWN_MEMBER_ID
 
 
 def test_sessions_begin_anew_with_another_coordinator(groups):
@@ -265,22 +265,22 @@ def test_states_that_could_not_begin_are_asked_for_again(groups):
     groups.heartbeat("anna")
     assert groups.group().states.initializing == {}
     groups.persister.error = E.NONE
-    groups.heartbeat("anna", 1, None)
-    groups.heartbeat("anna", 1, None)
+    groups.heartbeat("anna", 2, None)
+    groups.heartbeat("anna", 2, None)
     assert groups.assigned() == {"anna": {"orders": [0, 1, 2, 3]}}
 
 
 def test_while_states_begin_they_are_not_asked_for_twice(groups):
     groups.persister.is_held = True
     groups.heartbeat("anna")
-    groups.heartbeat("anna", 1, None)
+    groups.heartbeat("anna", 2, None)
     assert len(groups.persister.held) == 4
     groups.pass_ms(RETRY_MS)
-    groups.heartbeat("anna", 1, None)
+    groups.heartbeat("anna", 2, None)
     assert len(groups.persister.held) == 8
     groups.persister.is_held = False
     groups.persister.answer()
-    groups.heartbeat("anna", 1, None)
+    groups.heartbeat("anna", 2, None)
     assert groups.assigned() == {"anna": {"orders": [0, 1, 2, 3]}}
 
 
@@ -289,7 +289,7 @@ def test_a_deleted_topic_is_forgotten(groups):
     groups.topics.delete("orders")
     groups.shard.topics_changed({"orders"}, are_new=False)
     assert groups.group().states.initialized == {}
-    assert groups.heartbeat("anna", 2, None).assignment == {}
+    assert groups.heartbeat("anna", 3, None).assignment == {}
 
 
 def test_a_topic_that_was_deleted_while_nobody_coordinated_is_forgotten(groups):
@@ -305,11 +305,11 @@ def test_a_topic_that_was_deleted_while_nobody_coordinated_is_forgotten(groups):
 def test_a_group_is_described_and_listed(groups):
     groups.joined("anna")
     found = groups.shard.describe_share_group(G)
-    assert (found.state, found.epoch, found.assignment_epoch) == ("Stable", 2, 2)
+    assert (found.state, found.epoch, found.assignment_epoch) == ("Stable", 3, 3)
     (member,) = found.members
     assert (member.member_id, member.epoch, member.client_id, member.subscribed_topics) == (
         "anna",
-        2,
+        3,
         "client",
         ["orders"],
     )
@@ -353,15 +353,15 @@ def test_offsets_are_altered_while_nobody_is_there(groups):
     assert groups.alter(change).answer.error is E.NON_EMPTY_GROUP
     groups.heartbeat("anna", -1, None)
     assert groups.alter(change).answer.error is E.NONE
-    assert groups.persister.states[groups.key(0)] == (3, 7)
-    assert groups.persister.states[groups.key(3)] == (3, 9)
+    assert groups.persister.states[groups.key(0)] == (4, 7)
+    assert groups.persister.states[groups.key(3)] == (4, 9)
     assert groups.group().states.initializing == {}
 
 
 def test_altering_makes_a_group(groups):
     orders = groups.topics.of_name("orders")
     assert groups.alter(NewOffsets(orders.topic_id, "orders", {1: 7})).answer.error is E.NONE
-    assert groups.persister.states == {groups.key(1): (0, 7)}
+    assert groups.persister.states == {groups.key(1): (1, 7)}
     assert groups.shard.initialized_partitions(G) == {orders.topic_id: frozenset({1})}
     groups.joined("anna")
     assert groups.assigned() == {"anna": {"orders": [0, 1, 2, 3]}}
@@ -437,7 +437,7 @@ def test_heartbeats_wait_for_the_records_of_those_before_them(groups):
     assert first.is_parked
     assert second.is_parked
     groups.writer.settle()
-    assert (first.answer.member_epoch, second.answer.error) == (1, E.NONE)
+    assert (first.answer.member_epoch, second.answer.error) == (2, E.NONE)
     assert len(groups.group().members) == 2
 
 
