@@ -22,7 +22,6 @@ from tests.support.share_groups import KEY, InMemoryPersister, batch_header
 
 LOCK_MS = 30_000
 MEMBERS = ("anna", "bert", "carl")
-LIMIT = 4
 WINDOW = 60
 
 SAID = st.sampled_from(
@@ -62,10 +61,14 @@ class ShareGroupWalk(RuleBasedStateMachine):
         self.delivered: set[int] = set()
         self.settled: set[int] = set()
         """Offsets whose accept, reject or gap was confirmed."""
-        self.is_pending = False
+        self.limit = 2
+        """How often an offset is delivered at most."""
 
-    @initialize(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=20), gap=st.integers(0, 25))
-    def begin(self, sizes: list[int], gap: int) -> None:
+    @initialize(
+        limit=st.integers(2, 4), sizes=st.lists(st.integers(1, 12), min_size=1, max_size=20), gap=st.integers(0, 25)
+    )
+    def begin(self, limit: int, sizes: list[int], gap: int) -> None:
+        self.limit = limit
         offset = 0
         for number, size in enumerate(sizes):
             if number == gap:
@@ -81,7 +84,7 @@ class ShareGroupWalk(RuleBasedStateMachine):
             persister=self.persister,
             wheel=TimingWheel(self.clock),
             now_ms=self.clock.monotonic_ms,
-            terms=lambda: WindowTerms(DeliveryLimit(LIMIT, RecordState.ARCHIVED), LOCK_MS, WINDOW, True),
+            terms=lambda: WindowTerms(DeliveryLimit(self.limit, RecordState.ARCHIVED), LOCK_MS, WINDOW, True),
             owner=Owner(),
         )
         errors: list[Exception | None] = []
@@ -120,7 +123,7 @@ class ShareGroupWalk(RuleBasedStateMachine):
                 total += 1
                 assert one not in self.held, f"{one} is {self.held[one][0]}'s"
                 assert one not in self.settled, f"{one} was settled"
-                assert self.counts.get(one, 0) < run.delivery_count <= LIMIT
+                assert self.counts.get(one, 0) < run.delivery_count <= self.limit
                 self.counts[one] = run.delivery_count
                 self.held[one] = member, now + LOCK_MS
                 self.delivered.add(one)
@@ -152,7 +155,7 @@ class ShareGroupWalk(RuleBasedStateMachine):
                 self.held[offset] = member, self.clock.monotonic_ms() + LOCK_MS
             elif error is None:
                 del self.held[offset]
-                if of_it is not AcknowledgeType.RELEASE or self.counts[offset] >= LIMIT:
+                if of_it is not AcknowledgeType.RELEASE or self.counts[offset] >= self.limit:
                     self.settled.add(offset)
 
     @rule(data=st.data(), member=st.sampled_from(MEMBERS))
@@ -191,7 +194,7 @@ class ShareGroupWalk(RuleBasedStateMachine):
     def let_go(self, is_gone: Any) -> None:
         for offset in [offset for offset, (whose, deadline) in self.held.items() if is_gone(whose, deadline)]:
             del self.held[offset]
-            if self.counts[offset] >= LIMIT:
+            if self.counts[offset] >= self.limit:
                 self.settled.add(offset)
 
     @rule(by_ms=st.integers(1, 2 * LOCK_MS))
