@@ -37,7 +37,7 @@ def producer_of(kafka: Broker, **settings: Any) -> AIOKafkaProducer:
 
 def consumer_of(kafka: Broker, **settings: Any) -> AIOKafkaConsumer:
     """A consumer of the group "shipping"."""
-    quick = {"heartbeat_interval_ms": 100, "session_timeout_ms": 6_000, "retry_backoff_ms": 20}
+    quick = {"heartbeat_interval_ms": 100, "session_timeout_ms": 60_000, "retry_backoff_ms": 20}
     group = {"group_id": "shipping", "auto_offset_reset": "earliest", "enable_auto_commit": False}
     return AIOKafkaConsumer("orders", bootstrap_servers=kafka.bootstrap_servers, **{**quick, **group, **settings})
 
@@ -133,6 +133,7 @@ async def test_a_consumer_dies_and_another_takes_over(kafka: Broker) -> None:
         await until(lambda: (len(dead.assignment()), len(other.assignment())) == (1, 1))
         with kafka.fail(client_id="dead", close=True):  # the broker hears nothing of it any more
             await asyncio.to_thread(kafka.expire_members, "shipping", "dead")  # as if its session were over
+            await asyncio.to_thread(kafka.wait_for, group="shipping", members=1)
             await until(lambda: len(other.assignment()) == 2)
 
 

@@ -53,7 +53,7 @@ def consumer_of() -> Iterator[ConsumerOf]:
     made: list[Consumer] = []
 
     def consumer_of(kafka: Broker, **settings: object) -> Consumer:
-        quick = {"heartbeat.interval.ms": 100, "session.timeout.ms": 6_000, "topic.metadata.refresh.interval.ms": 500}
+        quick = {"heartbeat.interval.ms": 100, "session.timeout.ms": 60_000, "topic.metadata.refresh.interval.ms": 500}
         group = {"group.id": "shipping", "auto.offset.reset": "earliest", "enable.auto.commit": False}
         made.append(Consumer({"bootstrap.servers": kafka.bootstrap_servers, **quick, **group, **settings}))
         made[-1].subscribe(["orders"])
@@ -125,6 +125,7 @@ def test_a_consumer_dies_and_another_takes_over(kafka: Broker, consumer_of: Cons
         other.poll(0.1)
     with kafka.fail(client_id="dead", close=True):  # the broker hears nothing of it any more
         kafka.expire_members("shipping", "dead")  # as if its session were over
+        kafka.wait_for(group="shipping", members=1)
         while len(other.assignment()) != 2:
             other.poll(0.1)
 

@@ -94,7 +94,7 @@ func consumer(t *testing.T, kafka *Broker, options ...kgo.Opt) *kgo.Client {
 	group := []kgo.Opt{
 		kgo.ConsumerGroup("shipping"), kgo.ConsumeTopics("orders"), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.HeartbeatInterval(100 * time.Millisecond),
-		kgo.SessionTimeout(6 * time.Second),
+		kgo.SessionTimeout(time.Minute),
 	}
 	return client(t, kafka, append(group, options...)...)
 }
@@ -227,6 +227,7 @@ func TestAConsumerDiesAndAnotherTakesOver(t *testing.T) {
 	until(t, "a partition each", func() bool { return dead.Load() == 1 && other.Load() == 1 })
 	rule := fail(t, kafka, JSON{"client_id": "dead", "close": true})             // the broker hears nothing of it any more
 	kafka.Call(t, "/groups/expire", JSON{"group": "shipping", "member": "dead"}) // as if its session were over
+	kafka.Call(t, "/wait", JSON{"group": "shipping", "members": 1})
 	until(t, "both partitions", func() bool { return other.Load() == 2 })
 	kafka.Call(t, "/faults/remove", JSON{"rule": rule})
 }

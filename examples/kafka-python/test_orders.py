@@ -41,7 +41,7 @@ def consumer_of() -> Iterator[ClientOf]:
     made: list[KafkaConsumer] = []
 
     def consumer_of(kafka: Broker, **settings: Any) -> KafkaConsumer:
-        quick = {"heartbeat_interval_ms": 100, "session_timeout_ms": 6_000, "retry_backoff_ms": 20}
+        quick = {"heartbeat_interval_ms": 100, "session_timeout_ms": 60_000, "retry_backoff_ms": 20}
         group = {"group_id": "shipping", "auto_offset_reset": "earliest", "enable_auto_commit": False}
         made.append(
             KafkaConsumer("orders", bootstrap_servers=kafka.bootstrap_servers, **{**quick, **group, **settings})
@@ -133,6 +133,7 @@ def test_a_consumer_dies_and_another_takes_over(kafka: Broker, consumer_of: Clie
         other.poll(100)
     with kafka.fail(client_id="dead", close=True):  # the broker hears nothing of it any more
         kafka.expire_members("shipping", "dead")  # as if its session were over
+        kafka.wait_for(group="shipping", members=1)
         while len(other.assignment()) != 2:
             other.poll(100)
 

@@ -63,7 +63,7 @@ async function place(producer, ...orders) {
 /** A member of the group "shipping", which goes on by itself. */
 async function member(broker, clientId, eachMessage = async () => {}) {
   const made = client(broker, { clientId }).consumer({
-    groupId: "shipping", heartbeatInterval: 50, maxWaitTimeInMs: 50, sessionTimeout: 6_000,
+    groupId: "shipping", heartbeatInterval: 50, maxWaitTimeInMs: 50, sessionTimeout: 60_000,
   });
   made.on("consumer.group_join", ({ payload }) => {
     made.partitions = payload.memberAssignment.orders ?? [];
@@ -161,6 +161,7 @@ describe("groups", () => {
     const { rule } = await kafka.call("/faults/add", { client_id: "dead", close: true }); // nothing is heard of it
     const { member: id } = group.members.find((one) => one.client_id === "dead");
     await kafka.call("/groups/expire", { group: "shipping", member: id }); // as if its session were over
+    await kafka.call("/wait", { group: "shipping", members: 1 });
     await until(() => other.partitions.length === 2);
     await kafka.call("/faults/remove", { rule });
   });

@@ -130,6 +130,7 @@ class OrdersTest {
             // The broker hears nothing of it any more, as if its session were over.
             var rule = kafka.call("/faults/add", Map.of("client_id", "dead", "close", true)).get("rule");
             kafka.call("/groups/expire", Map.of("group", "shipping", "member", "dead"));
+            kafka.call("/wait", Map.of("group", "shipping", "members", 1));
             pollUntil(() -> other.assignment().size() == 2, other);
             kafka.call("/faults/remove", Map.of("rule", rule));
         }
@@ -351,7 +352,7 @@ class OrdersTest {
     /** A consumer of the group "shipping". */
     private static KafkaConsumer<String, String> consumer(Broker kafka, Map<String, ?> settings) {
         var all = with(kafka, Map.of("group.id", "shipping", "auto.offset.reset", "earliest",
-                "enable.auto.commit", false, "heartbeat.interval.ms", 100, "session.timeout.ms", 6_000));
+                "enable.auto.commit", false, "heartbeat.interval.ms", 100, "session.timeout.ms", 60_000));
         all.putAll(settings);
         var consumer = new KafkaConsumer<>(all, new StringDeserializer(), new StringDeserializer());
         consumer.subscribe(List.of("orders"));
