@@ -64,7 +64,12 @@ _EXPIRED_LOCKS: Final = _counter(
     "Records whose acquisition lock has expired, since the partition was loaded",
     *_OF_PARTITION,
 )
-_LETTERS: Final = _counter("ShareGroupMetrics", "DeadLetterQueueRecordCount", "Records in dead letter queues", "group")
+_LETTERS: Final = counter(
+    "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total",
+    "Records in dead letter queues",
+    "group",
+    bean="kafka.server:type=ShareGroupMetrics,name=DeadLetterQueueRecordCount,group=*",
+)
 _LETTER_REQUESTS: Final = _counter(
     "ShareGroupMetrics", "DeadLetterQueueTotalProduceRequests", "Appends to dead letter queues", "group"
 )
