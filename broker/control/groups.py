@@ -11,6 +11,7 @@ from broker.request.faults import Fault
 if TYPE_CHECKING:
     from broker.control.broker_host import BrokerHost
     from broker.coordinators.group.shard import GroupShard
+    from broker.coordinators.group.share.requests import DescribedShareGroup
     from broker.server.broker_server import BrokerServer
 
 
@@ -75,6 +76,8 @@ def described(server: BrokerServer, group: str) -> Answer:
     """A group as it is now, as JSON; the state of one that does not exist is ``Dead``, as Kafka has it."""
     shard = shard_of(server, group)
     found = None if shard is None else shard.describe(group)
+    if shard is not None and (shared := shard.describe_share_group(group)) is not None:
+        return _described_share_group(shared)
     offsets = [] if shard is None else shard.fetch(group, None, require_stable=False)
     return {
         "group": group,
@@ -88,4 +91,17 @@ def described(server: BrokerServer, group: str) -> Answer:
         "committed": {
             f"{one.topic}-{one.partition}": one.committed.offset for one in offsets if one.committed is not None
         },
+    }
+
+
+def _described_share_group(group: DescribedShareGroup) -> Answer:
+    """A share group, which has no committed offsets."""
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "members": [
+            {"member": one.member_id, "instance": None, "client_id": one.client_id, "host": one.client_host}
+            for one in group.members
+        ],
+        "committed": {},
     }
