@@ -33,6 +33,7 @@ from bench import (
     replication_cases,
     report,
     session_cases,
+    share_cases,
     spark_cases,
     testing_cases,
     tls_cases,
@@ -71,6 +72,7 @@ ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
 OF_A_SCALE: dict[str, Callable[[Path, float], dict[str, float]]] = {
     "testing": testing_cases.testing,
     "tls": tls_cases.tls,
+    "share-groups": share_cases.share_groups,
     "disturbers": connection_cases.disturbers,
     "partitions": partition_cases.partitions,
     "many-partitions": recovery_cases.many_partitions,

@@ -501,7 +501,14 @@ RULES: Final[tuple[Rule, ...]] = (
         reason="Kafka puts what it refuses behind the rest, and topics together that follow each other.",
     ),
     *(
-        Rule(api=api, path="responses", replace=_by_partition, orders=True, reason="Kafka has no order for them.")
+        Rule(
+            script="share_fetch",
+            api=api,
+            path="responses",
+            replace=_by_partition,
+            orders=True,
+            reason="Kafka has no order for them.",
+        )
         for api in ("SHARE_FETCH", "SHARE_ACKNOWLEDGE")
     ),
     Rule(

@@ -1,0 +1,113 @@
+"""Case: members of a share group work a topic off, with the broker and with Apache Kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from bench.client_cases import FLUSH_S
+from bench.conversation import Conversation
+from bench.load import LoadFailed
+from bench.processes import OwnBroker, cpu_seconds, wait_until_answering
+from bench.rival import SETTINGS
+from config.resources import ConfigResource
+from dev.apache_kafka import ApacheKafka
+from dev.kafka_jars import NoKafka, libraries
+from protocol.errors import ErrorCode
+from protocol.messages.configs import IncrementalAlterConfigsRequest
+from protocol.messages.features import UpdateFeaturesRequest
+from tests.support.raw_client import RawClient
+
+RECORDS: Final = 200_000
+VALUE: Final = b"v" * 100
+MEMBERS: Final = 3
+PARTITIONS: Final = 3
+ROUNDS: Final = 3
+PATIENCE_S: Final = 300.0
+
+
+def share_groups(directory: Path, scale: float) -> dict[str, float]:
+    """Records that three members acquire and accept a second, and the broker's CPU seconds for a million; ``kafka_``:
+    Apache Kafka's. The median of several rounds, in which the two take turns; the first of each is not counted."""
+    count = max(2_000, int(RECORDS * scale))
+    with contextlib.ExitStack() as stack:
+        ours = OwnBroker(directory / "ours")
+        stack.callback(ours.close)
+        wait_until_answering(ours.bootstrap)
+        with RawClient(ours.bootstrap) as client:
+            update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=2, upgrade_type=1)
+            answer = client.ask(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
+            if answer.error_code != ErrorCode.NONE:
+                raise LoadFailed(f"share.version is not finalised: {answer}")
+        loads: dict[str, Callable[[], dict[str, float]]] = {"": lambda: _once(ours.bootstrap, ours.pid, count)}
+        with contextlib.suppress(NoKafka):
+            settings = {
+                **SETTINGS,
+                "share.coordinator.state.topic.replication.factor": "1",
+                "share.coordinator.state.topic.min.isr": "1",
+                "offsets.topic.replication.factor": "1",
+            }
+            kafka = ApacheKafka(directory / "kafka", settings=settings, port=0, libraries=str(libraries()))
+            kafka.start()
+            stack.callback(kafka.kill)
+            wait_until_answering(kafka.bootstrap)
+            loads["kafka_"] = lambda: _once(kafka.bootstrap, kafka.process.pid, count)
+        rounds = [{name: load() for name, load in loads.items()} for _ in range(1 + ROUNDS)][1:]
+    figures = {
+        f"{name}{figure}": sorted(one[name][figure] for one in rounds)[ROUNDS // 2]
+        for name in loads
+        for figure in rounds[0][name]
+    }
+    if "kafka_records_s" in figures:
+        figures["ratio"] = figures["records_s"] / figures["kafka_records_s"]
+        figures["cpu_ratio"] = figures["kafka_cpu_s_million"] / figures["cpu_s_million"]
+    return figures
+
+
+def _once(bootstrap: str, pid: int, count: int) -> dict[str, float]:
+    """A new topic and a new group, which reads it from the beginning."""
+    from confluent_kafka import Producer, ShareConsumer
+
+    name = f"bench-{uuid.uuid4().hex[:12]}"
+    with Conversation(bootstrap) as conversation, RawClient(bootstrap) as client:
+        of_request = IncrementalAlterConfigsRequest.Resource
+        change = of_request.Config(name="share.auto.offset.reset", config_operation=0, value="earliest")
+        resource = of_request(resource_type=ConfigResource.GROUP, resource_name=name, configs=[change])
+        client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+        conversation.create_topic(name, partitions=PARTITIONS, configs={"file.delete.delay.ms": "0"})
+        producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        for _ in range(count):
+            while True:
+                try:
+                    producer.produce(name, VALUE)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+        if left := producer.flush(FLUSH_S):
+            raise LoadFailed(f"{left} records without an answer after {FLUSH_S} s")
+        with contextlib.ExitStack() as stack:
+            consumers = [
+                stack.enter_context(ShareConsumer({"bootstrap.servers": bootstrap, "group.id": name, "log_level": 0}))
+                for _ in range(MEMBERS)
+            ]
+            for consumer in consumers:
+                consumer.subscribe([name])
+            seen, began, cpu_began = 0, 0.0, 0.0
+            deadline = time.monotonic() + PATIENCE_S
+            while seen < count:
+                for consumer in consumers:
+                    got = sum(message.error() is None for message in consumer.poll(0.05))
+                    if got and not began:
+                        # The group is assigned, and the states are made.
+                        began, cpu_began, count = time.perf_counter(), cpu_seconds(pid), count - got
+                        continue
+                    seen += got
+                if time.monotonic() > deadline:
+                    raise LoadFailed(f"{seen} of {count} records after {PATIENCE_S} s")
+            took, cpu = time.perf_counter() - began, cpu_seconds(pid) - cpu_began
+        conversation.delete_topic(name)
+    return {"records_s": count / took, "cpu_s_million": cpu * 1_000_000 / count}
