@@ -38,6 +38,9 @@ TARGETS = {
         ("group-start", f"{log}_loaded_ratio"): (">=", 1.0, "x Apache Kafka's speed in the same run")
         for log in ("repeated", "compacted", "distinct")
     },
+    ("testing", "start_cpu_ms"): ("<=", 30.0, "ms of CPU"),
+    ("testing", "reset_ms"): ("<=", 20.0, "ms"),
+    ("testing", "filled_fork_ms"): ("<=", 100.0, "ms"),
     **{
         ("tls", f"{way}{figure}_ratio"): (">=", 1.0, "x as good as Apache Kafka in the same run")
         for way in ("produce", "consume")

@@ -67,6 +67,11 @@ def check_together(settings: BrokerSettings) -> None:
             str(settings.group_min_session_timeout_ms),
             f"at most group.max.session.timeout.ms, which is {settings.group_max_session_timeout_ms}",
         )
+    for name in ("session.timeout", "heartbeat.interval", "assignment.interval"):
+        _check_between(settings, f"group.consumer.{name}.ms")
+    for name in settings.group_consumer_assignors or ("",):
+        if name not in ("uniform", "range"):
+            raise InvalidConfig("group.consumer.assignors", name, "uniform, range, or both")
     if not 0 <= settings.offsets_topic_compression_codec <= _LAST_CODEC:
         raise InvalidConfig(
             "offsets.topic.compression.codec",
@@ -190,3 +195,18 @@ def _check_idle_time(settings: BrokerSettings) -> None:
     if 0 <= idle_ms <= delay_ms:
         expected = f"more than {_AUTHENTICATION_DELAY}, which is {delay_ms}, or -1 for no limit"
         raise InvalidConfig("connections.max.idle.ms", str(idle_ms), expected)
+
+
+def _check_between(settings: BrokerSettings, key: str) -> None:
+    """Check that a setting of groups is between the settings that limit what a group's own config may say.
+
+    Raises:
+        InvalidConfig: It is not, or the limits are the wrong way round.
+    """
+    kind, _, name = key.removeprefix("group.").partition(".")
+    least_key, most_key = f"group.{kind}.min.{name}", f"group.{kind}.max.{name}"
+    value, least, most = (getattr(settings, field_name(one)) for one in (key, least_key, most_key))
+    if least > most:
+        raise InvalidConfig(most_key, str(most), f"at least {least_key}, which is {least}")
+    if not least <= value <= most:
+        raise InvalidConfig(key, str(value), f"between {least_key}, which is {least}, and {most_key}, which is {most}")

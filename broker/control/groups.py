@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from broker.coordinators.group.consumer.member import ConsumerMember
     from broker.coordinators.group.requests import DescribedMember
     from broker.coordinators.group.shard import GroupShard
+    from broker.coordinators.group.share.requests import DescribedShareMember
     from broker.server.broker_server import BrokerServer
 
 
@@ -89,13 +90,20 @@ def described(server: BrokerServer, group: str) -> Answer:
 
 
 def _members(shard: GroupShard, group: str) -> list[Answer]:
-    """The members of a classic group or of a consumer group of the newer protocol."""
-    members: list[DescribedMember | ConsumerMember] = []
+    """The members of a classic group, of a consumer group of the newer protocol, or of a share group."""
+    members: list[DescribedMember | ConsumerMember | DescribedShareMember] = []
     if (classic := shard.describe(group)) is not None:
         members += classic.members
     elif (consumers := shard.describe_consumer_group(group)) is not None:
         members += [member for member, _ in consumers.members]
+    elif (sharing := shard.describe_share_group(group)) is not None:
+        members += sharing.members
     return [
-        {"member": one.member_id, "instance": one.instance_id, "client_id": one.client_id, "host": one.client_host}
+        {
+            "member": one.member_id,
+            "instance": one.instance_id,
+            "client_id": one.client_id,
+            "host": one.client_host,
+        }
         for one in members
     ]

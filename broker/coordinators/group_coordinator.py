@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group_trace import GroupTrace
@@ -22,8 +22,6 @@ from broker.runtime.time_slices import TimeSlices
 from broker.runtime.timing_wheel import TimingWheel
 from broker.runtime.worker_thread import WorkerThread
 from config.broker_settings import BrokerSettings
-from config.group_settings import group_value
-from config.resources import ConfigResource
 from storage.batch.record_batch import Codec
 
 if TYPE_CHECKING:
@@ -71,6 +69,7 @@ class GroupCoordinator:
             from broker.coordinators.group.modern.topics import TopicHashes
             from broker.coordinators.group.settings import GroupSettings
             from broker.coordinators.group.shard import GroupShard
+            from broker.coordinators.group_configs import GroupConfigValues
             from broker.coordinators.group_regexes import RegexWorker
             from broker.coordinators.group_topics import GroupTopics
             from protocol.records.group_metadata import decode_group_record, encode_group_record
@@ -185,30 +184,6 @@ class GroupCoordinator:
         self._is_forgetting = bool(topics)
         if topics:
             self.groups.sweep(_forgetting(topics), self._forget_deleted_topics)
-
-
-class GroupConfigValues:
-    """The values in force of configs of groups, each read once as long as no config changes. Implements
-    `broker.coordinators.group.modern.kinds.GroupConfigs`."""
-
-    def __init__(self, metadata: MetadataCache, configs: ConfigView) -> None:
-        self._metadata = metadata
-        self._configs = configs
-        self._read_from: object = None
-        self._values: dict[tuple[str, str], Any] = {}
-
-    def __call__(self, group_id: str, key: str) -> Any:
-        """The value of config ``key`` of the group."""
-        image = self._metadata.image.configs
-        if image is not self._read_from:
-            self._read_from, self._values = image, {}
-        # Most groups have no configs of their own.
-        named = group_id if self._configs.own(ConfigResource.GROUP, group_id) else ""
-        value = self._values.get((named, key))
-        if value is None:
-            own = self._configs.own(ConfigResource.GROUP, named) if named else {}
-            value = self._values[named, key] = group_value(key, own, self._configs.broker_texts())
-        return value
 
 
 def _forgetting(topics: dict[str, bytes]) -> Callable[[GroupShard], Iterator[GroupResult | None]]:

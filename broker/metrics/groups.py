@@ -13,9 +13,11 @@ from broker.runtime.histogram import average, percentiles
 
 _KINDS: Final = ("classic", "consumer", "share", "streams")
 _STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
+_STATES_OF_SHARE: Final = ("Empty", "Stable", "Dead")
 _STATES_OF_CONSUMER: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 _CLASSIC: Final = "classic"
 _CONSUMER: Final = "consumer"
+_SHARE: Final = "share"
 
 _COORDINATOR_BEAN: Final = "kafka.server:type=group-coordinator-metrics"
 
@@ -74,6 +76,7 @@ _READINGS: Final = (
     *_counted("offset_deletion", "Offsets deleted by request", "deleted_offsets"),
     *_counted("group_completed_rebalance", "Rebalances that ended with a stored assignment", "completed_rebalances"),
     *_counted("consumer_group_rebalance", "New epochs of consumer groups (KIP-848)", "consumer_rebalances"),
+    *_counted("share_group_rebalance", "New epochs of share groups (KIP-932)", "share_rebalances"),
     Reading(
         _of_coordinator(gauge, "event_queue_size", "Changes of groups that are being written"),
         lambda it: sum(len(one.writer) for one in it.coordinator.groups.active),
@@ -106,7 +109,7 @@ _PARTITIONS: Final = _of_coordinator(
 _GROUPS: Final = _of_coordinator(
     gauge,
     "group_count",
-    "Groups by protocol; classic and consumer groups are served, groups of other protocols are kept",
+    "Groups by protocol; classic, consumer and share groups are served, streams groups are kept",
     "protocol",
     bean=f"{_COORDINATOR_BEAN},protocol=*",
 )
@@ -124,6 +127,13 @@ _CONSUMER_GROUPS: Final = _of_coordinator(
     "state",
     bean=f"{_COORDINATOR_BEAN},state=*",
 )
+_SHARE_GROUPS: Final = _of_coordinator(
+    gauge,
+    "share_group_count",
+    "Share groups (KIP-932) by state",
+    "state",
+    bean=f"{_COORDINATOR_BEAN},state=*",
+)
 
 
 class Groups:
@@ -135,6 +145,7 @@ class Groups:
         _GROUPS,
         _CLASSIC_GROUPS,
         _CONSUMER_GROUPS,
+        _SHARE_GROUPS,
     )
 
     def __init__(self, sources: MetricSources, surveyor: GroupSurveyor) -> None:
@@ -161,3 +172,4 @@ class Groups:
         yield Samples(_GROUPS, [((kind,), seen.kinds[kind]) for kind in _KINDS])
         yield Samples(_CLASSIC_GROUPS, [((state,), seen.states[_CLASSIC, state]) for state in _STATES])
         yield Samples(_CONSUMER_GROUPS, [((state,), seen.states[_CONSUMER, state]) for state in _STATES_OF_CONSUMER])
+        yield Samples(_SHARE_GROUPS, [((state,), seen.states[_SHARE, state]) for state in _STATES_OF_SHARE])

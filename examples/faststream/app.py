@@ -31,6 +31,7 @@ def shipping(bootstrap_servers: str, name: str = "shipping", **settings: Any) ->
         auto_offset_reset="earliest",
         ack_policy=AckPolicy.NACK_ON_ERROR,
         heartbeat_interval_ms=100,
+        session_timeout_ms=60_000,
     )
     async def ship(message: KafkaMessage) -> None:
         try:

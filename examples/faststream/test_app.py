@@ -137,6 +137,7 @@ async def test_one_dies_and_the_other_takes_over(kafka: Broker) -> None:
         [dead] = [one["member"] for one in found["group"]["members"] if one["client_id"] == "dead"]
         with kafka.fail(client_id="dead", close=True):  # the broker hears nothing of it any more
             kafka.expire_members("shipping", dead)  # as if its session were over
+            await asyncio.to_thread(kafka.wait_for, group="shipping", members=1)
             kafka.produce("orders", [{**LAMP, "partition": partition} for partition in range(2)])
             await all_done(kafka)
     assert {request["client_id"] for request in kafka.requests(api="Produce", topic="shipments")} == {"other"}

@@ -81,9 +81,7 @@ MISSING: Final[tuple[Difference, ...]] = (
         r"kafka_server_group_coordinator_metrics_(?:background|batch|event)_.*",
         "The coordinator works where the handlers do: no threads, queues and buffers of its own.",
     ),
-    Difference(
-        r"kafka_server_group_coordinator_metrics_(?:share|streams)_group_.*", "There are no share and streams groups."
-    ),
+    Difference(r"kafka_server_group_coordinator_metrics_streams_group_.*", "There are no streams groups."),
     Difference(
         r'kafka_network_requestmetrics_(?:errors|requests)_total\{.*request="AddPartitionsToTxn".*'
         r'|.*clientSoftwareName="apache-kafka-java".*',

@@ -555,6 +555,13 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(api="DESCRIBE_GROUPS", path="groups*.members", replace=_by_member, orders=True, reason="A hash map's order."),
     Rule(
+        api="CONSUMER_GROUP_DESCRIBE",
+        path="groups",
+        replace=_by("group_id"),
+        orders=True,
+        reason="Each partition of the coordinator answers for its groups when it can.",
+    ),
+    Rule(
         api="DESCRIBE_GROUPS",
         path="groups",
         replace=_by("group_id"),

@@ -616,6 +616,20 @@ def test_no_connections_in_all_leave_those_of_the_inter_broker_listener() -> Non
             "log.cleaner.min.compaction.lag.ms is '9', expected at most log.cleaner.max.compaction.lag.ms, which is 8",
         ),
         (
+            {"group.consumer.assignors": "uniform,mine"},
+            "group.consumer.assignors is 'mine', expected uniform, range, or both",
+        ),
+        (
+            {"group.consumer.session.timeout.ms": "5000"},
+            "group.consumer.session.timeout.ms is '5000', expected between group.consumer.min.session.timeout.ms, "
+            "which is 45000, and group.consumer.max.session.timeout.ms, which is 60000",
+        ),
+        (
+            {"group.consumer.min.heartbeat.interval.ms": "20000"},
+            "group.consumer.max.heartbeat.interval.ms is '15000', expected at least "
+            "group.consumer.min.heartbeat.interval.ms, which is 20000",
+        ),
+        (
             {"group.min.session.timeout.ms": "2000000"},
             "group.min.session.timeout.ms is '2000000', expected at most group.max.session.timeout.ms, which is "
             "1800000",

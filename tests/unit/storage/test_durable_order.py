@@ -4,9 +4,10 @@ What `test_power_cuts` has found stands here, written out.
 """
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,10 +18,18 @@ from storage.retention import apply_retention
 from tests.support.disk import EVERYTHING, NOTHING
 from tests.support.files import FaultyFileSystem, PowerLost
 from tests.support.logs import LogHome, T, batch_of, values_in
+from tests.support.memory import directory_in_memory
 from tests.support.power import PoweredStorage
 
 ANY = range(2, 40)
 """Seeds by which anything may survive."""
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A directory for the files of a simulated disk."""
+    with TemporaryDirectory(prefix="power-", dir=directory_in_memory()) as path:
+        yield Path(path)
 
 
 @pytest.fixture

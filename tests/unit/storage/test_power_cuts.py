@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.logs import T
+from tests.support.memory import directory_in_memory
 from tests.support.power import PoweredStorage
 
 LONG_RUN = "OTTLA_TEST_POWER_CUTS"
@@ -25,7 +26,7 @@ class PowerCuts(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.home = TemporaryDirectory(prefix="power-")
+        self.home = TemporaryDirectory(prefix="power-", dir=directory_in_memory())
         self.storage = PoweredStorage(Path(self.home.name))
         self.storage.create("orders")
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from broker.coordinators.group.modern.group import NOTHING, GroupWithMembers, partitions_by_topic
-from broker.coordinators.group.share.member import NO_EPOCH, ShareMember
+from broker.coordinators.group.share.member import ShareMember
 from protocol.records.group_metadata import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
@@ -23,6 +23,7 @@ from protocol.records.group_metadata import (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
 )
+from storage.sentinels import NO_EPOCH
 
 EMPTY: Final = "Empty"
 STABLE: Final = "Stable"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from broker.coordinators.group.modern.group import NOTHING, Assignment
-
-NO_EPOCH = -1
+from storage.sentinels import NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,10 @@ class DescribedShareMember(NamedTuple):
     """In alphabetical order."""
     assigned: Assignment
 
+    @property
+    def instance_id(self) -> None:
+        """Share groups have no static members."""
+
 
 class DescribedShareGroup(NamedTuple):
     group_id: str

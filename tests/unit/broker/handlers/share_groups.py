@@ -3,11 +3,10 @@
 from typing import Any
 
 from protocol.errors import ErrorCode as E
+from protocol.messages.features import UpdateFeaturesRequest
 from protocol.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
-from protocol.records.cluster_metadata import FeatureLevelRecord
 from tests.support.broker import InProcessBroker
 from tests.support.groups import create_offsets_topic
-from tests.support.metadata import pretend
 from tests.unit.broker.handlers.share_states import orders_and_states
 
 G = "workers"
@@ -25,8 +24,10 @@ def with_share_groups(broker: InProcessBroker) -> bytes:
 
 
 def finalise(broker: InProcessBroker) -> None:
-    """Let share.version be finalised in the image, until the next metadata change is not asked for it."""
-    pretend(broker.server.metadata, FeatureLevelRecord(name="share.version", feature_level=1))
+    """Let share.version be finalised, as `kafka-features upgrade` does it."""
+    update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=1, upgrade_type=1)
+    answer = broker.ask(UpdateFeaturesRequest(timeout_ms=1_000, feature_updates=[update]), 2)
+    assert answer.error_code == E.NONE, answer
 
 
 def heartbeat_request(

@@ -51,7 +51,7 @@ class Member:
                 "features": [
                     BrokerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
                     for name, low, high in (("metadata.version", 7, 30), ("kraft.version", 0, 1),
-                                            ("transaction.version", 0, 2))
+                                            ("transaction.version", 0, 2), ("group.version", 0, 1))
                 ],
                 "rack": None,
                 "log_dirs": [DIRECTORY],

@@ -61,7 +61,7 @@ def test_all_that_kafkas_controllers_list_is_listed_but_what_voters_ask_each_oth
     listed = [f"{api.api_key}:{api.min_version}-{api.max_version}" for api in answer.api_keys]
     assert listed == [one for one in KAFKAS.split() if one not in OF_VOTERS]
     assert {feature.name: feature.max_version_level for feature in answer.finalized_features} == {
-        "metadata.version": 25, "transaction.version": 2, "kraft.version": 1,
+        "metadata.version": 25, "transaction.version": 2, "group.version": 1, "kraft.version": 1,
     }  # fmt: skip
 
 

@@ -1,8 +1,11 @@
 """Whenever the power fails in a round, the log has each group of segments or its copy, and the table is whole."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
 
 from storage.batch.records import Record
 from storage.cleaning.order import CleanedGroup
@@ -10,8 +13,16 @@ from tests.support.cleaning import COMPACTED, CompactedLog, table
 from tests.support.disk import EVERYTHING, NOTHING
 from tests.support.files import PowerLost
 from tests.support.logs import LogHome
+from tests.support.memory import directory_in_memory
 
 CONFIG = COMPACTED.replace(segment_bytes=700, delete_retention_ms=1000)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A directory for the files of a simulated disk."""
+    with TemporaryDirectory(prefix="power-", dir=directory_in_memory()) as path:
+        yield Path(path)
 
 
 def dirty_log(path: Path) -> CompactedLog:

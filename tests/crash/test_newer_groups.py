@@ -1,0 +1,137 @@
+"""A group of the newer protocol (KIP-848) whose members come and go while its broker is killed again and again."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+from broker.coordinators.group.consumer.group import ConsumerGroup
+from dev.broker_process import BrokerProcess, broker_for_tests
+from protocol.headers import decode_response
+from protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from tests.parity.connection import Connection
+from tests.support.clients import Client, Record, connect
+from tests.support.clients.members import Membership, SeenMember, places, wait_for
+from tests.support.group_records import StoredGroups
+
+TOPIC, GROUP, PARTITIONS = "orders", "readers", 12
+MEMBERS = int(os.environ.get("OTTLA_TEST_GROUP_MEMBERS", "20"))
+KILLS = int(os.environ.get("OTTLA_TEST_GROUP_KILLS", "2"))
+
+SETTINGS = {
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.session.timeout.ms": "2000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.assignment.interval.ms": "100",
+}
+
+
+def test_nothing_is_lost_and_the_log_is_what_the_broker_knows(tmp_path: Path) -> None:
+    broker = broker_for_tests(tmp_path, settings=SETTINGS)
+    broker.start()
+    members: list[SeenMember] = []
+    try:
+        storm(broker, members)
+    finally:
+        for member in members:
+            member.begin_closing()
+        for member in members:
+            member.close()
+        broker.close()
+
+
+def storm(broker: BrokerProcess, members: list[SeenMember]) -> None:
+    chance = random.Random(848)
+    client = connect("confluent-kafka", broker.bootstrap)
+    client.create_topic(TOPIC, partitions=PARTITIONS)
+    everyone: list[SeenMember] = []
+    produced = 0
+
+    def produce(count: int) -> None:
+        nonlocal produced
+        client.produce(
+            TOPIC,
+            [
+                Record(value=b"%d" % number, partition=number % PARTITIONS)
+                for number in range(produced, produced + count)
+            ],
+        )
+        produced += count
+
+    def enter(number: int) -> None:
+        instance_id = f"instance-{number}" if number % 4 == 0 else None
+        membership = Membership(
+            group=GROUP, topics=(TOPIC,), protocol="consumer", instance_id=instance_id, commits="after each poll"
+        )
+        members.append(SeenMember(client, membership))
+        everyone.append(members[-1])
+
+    for number in range(MEMBERS):
+        enter(number)
+    for _ in range(KILLS):
+        produce(120)
+        for _ in range(MEMBERS // 4):
+            leaving = members.pop(chance.randrange(len(members)))
+            leaving.begin_closing()
+        broker.kill()
+        broker.start()
+        produce(120)
+        for _ in range(MEMBERS // 4):
+            enter(4 * len(everyone) + 1)
+    wait_for("reading", lambda: _read(everyone) >= {b"%d" % number for number in range(produced)}, members)
+    wait_for("committing", lambda: _is_committed(client), members)
+    wait_for("the log to be what the broker knows", lambda: _stored(broker) == _described(broker), members)
+    assert len(_described(broker)["members"]) >= len(members)
+
+
+def _read(members: list[SeenMember]) -> set[bytes | None]:
+    return {value for member in members for value in member.seen.values}
+
+
+def _is_committed(client: Client) -> bool:
+    ends = {place: client.offsets(TOPIC)[place.partition][1] for place in places(TOPIC, PARTITIONS)}
+    found = client.committed(GROUP, places(TOPIC, PARTITIONS))
+    return {place: one.offset for place, one in found.items()} == ends
+
+
+def _stored(broker: BrokerProcess) -> dict[str, Any]:
+    """The group as its records add up to it."""
+    stored = StoredGroups(broker.data_directory)
+    stored.read_on()
+    [group] = [image.modern[GROUP] for image in stored.images.values() if GROUP in image.modern]
+    assert isinstance(group, ConsumerGroup)
+    return {
+        "state": group.state.value,
+        "epochs": (group.epoch, group.assignment_epoch),
+        "members": {
+            member.member_id: (
+                member.epoch,
+                {topic_id: sorted(partitions) for topic_id, partitions in member.assigned.items()},
+            )
+            for member in group.members.values()
+        },
+    }
+
+
+def _described(broker: BrokerProcess) -> dict[str, Any]:
+    """The group as the broker describes it."""
+    connection = Connection(int(broker.bootstrap.rpartition(":")[2]))
+    asked = ConsumerGroupDescribeRequest(group_ids=[GROUP], include_authorized_operations=False)
+    connection.send(connection.encode(asked, 1, "test"))
+    _, answer = decode_response(ConsumerGroupDescribeResponse, 1, connection.receive_frame(10))
+    connection.hang_up()
+    [group] = answer.groups
+    return {
+        "state": group.group_state,
+        "epochs": (group.group_epoch, group.assignment_epoch),
+        "members": {
+            member.member_id: (
+                member.member_epoch,
+                {topic.topic_id: topic.partitions for topic in member.assignment.topic_partitions},
+            )
+            for member in group.members
+        },
+    }
