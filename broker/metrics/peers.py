@@ -10,7 +10,7 @@ from broker.metrics.survey import fetcher_name
 from broker.peers.stats import PeerStats
 
 _TO_CONTROLLERS: Final = ("heartbeat", "forwarding", "alter-partition", "directory-assignments")
-_OTHERS: Final = ("raft-channel", "txn-marker-channel", "AddPartitionsManager-channel")
+_OTHERS: Final = ("raft-channel", "txn-marker-channel", "AddPartitionsManager-channel", "Persister-channel")
 _FETCHER: Final = "replica-fetcher"
 
 _LABELS: Final = {**dict.fromkeys(_TO_CONTROLLERS, ("BrokerId",)), **dict.fromkeys(_OTHERS, ())}
@@ -24,6 +24,7 @@ _SAID: Final = {
     "raft-channel": "to the controllers for the metadata log",
     "txn-marker-channel": "to other brokers for the markers of transactions",
     "AddPartitionsManager-channel": "to the coordinators of transactions",
+    "Persister-channel": "to the coordinators of share groups' states",
     _FETCHER: "to a leader that is followed",
 }
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from broker.coordinators.share_coordinator import ShareCoordinator
 from broker.metadata.topic_rules import SHARE_GROUP_STATE
 from broker.metrics.past import Past
-from broker.metrics.series import US_PER_MS, Family, Reading, Samples, count, gauge, read
+from broker.metrics.series import US_PER_MS, Family, Reading, Samples, counter, gauge, read
 from broker.metrics.sources import MetricSources
 from broker.runtime.histogram import average, percentiles
 
@@ -34,7 +34,7 @@ def _load_times(it: _Coordinator) -> list[int]:
 
 _READINGS: Final = (
     Reading(
-        _named(count, "write_total", "Writes of the state of share groups since the start"),
+        _named(counter, "write_total", "Writes of the state of share groups since the start"),
         lambda it: it.coordinator.stats.writes,
     ),
     Reading(

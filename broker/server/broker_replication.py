@@ -109,7 +109,7 @@ class BrokerReplication:
         )
         """Asks the coordinators of transactions that write to partitions of this broker."""
         self.share_states = RemoteShareStates(
-            self._nodes("share-persister", "PersisterStateManager"), on_failure=shutdown.fail
+            self._nodes("share-persister", "Persister-channel"), on_failure=shutdown.fail
         )
         """Asks the share coordinators on other brokers."""
         services.scheduler.every(

@@ -95,6 +95,11 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         for api, results in (("DESCRIBE_CONFIGS", "results[*]"), ("CREATE_TOPICS", "topics*"))
     ),
     Allowed(
+        api="FIND_COORDINATOR",
+        step="of share groups, allowed *",
+        reason="The first answer lets the topic of the states be created, and it is there sooner than Kafka's.",
+    ),
+    Allowed(
         api="CREATE_ACLS",
         step="hosts *",
         path="*error_message",

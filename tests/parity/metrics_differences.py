@@ -100,7 +100,7 @@ MISSING: Final[tuple[Difference, ...]] = (
         "There are no ACLs and no remote logs, so nobody waits for them.",
     ),
     Difference("kafka_server_client_metrics_.*", "Clients are not asked for their own metrics (KIP-714)."),
-    Difference(r'.*feature_?[nN]ame="(?:eligible|group|share|streams).*', "These features do not exist here yet."),
+    Difference(r'.*feature_?[nN]ame="(?:eligible|share|streams).*', "A new directory does not finalise these."),
     Difference(
         r"kafka_server_app_info_start(?:_time_ms|timems)\{.*",
         "The time of the start is told once, and not for each client that lives inside the broker.",
@@ -129,7 +129,6 @@ MISSING_ON_A_MEMBER: Final[tuple[Difference, ...]] = (
         r"kafka_server_\w+_metrics_(?:select|io|network_io|request_size|\w*authentication|\w+_rate\b)\w*(?:\{.*)?",
         "Java's selector, SASL, and rates that follow from the totals.",
     ),
-    Difference(r"kafka_server_persister_channel_metrics_.*", "There are no share groups."),
     Difference(
         r"kafka_server_forwardingmanager_\w+timems_p\d+",
         "How long a forwarded request takes is told by API: kafka_network_requestmetrics_remotetimems.",

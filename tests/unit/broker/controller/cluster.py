@@ -253,6 +253,8 @@ class Broker:
                     ("kraft.version", 0, 1),
                     ("transaction.version", 0, 2),
                     ("eligible.leader.replicas.version", 0, 1),
+                    ("group.version", 0, 1),
+                    ("share.version", 0, 2),
                 )
             ],
             "rack": self.rack,

@@ -126,7 +126,11 @@ def epochs(node):
 def test_a_new_cluster_has_the_features_it_was_formatted_with_and_this_node(tmp_path):
     node = MetadataNode(tmp_path)
 
-    assert node.image.features.levels == {"metadata.version": 25, "transaction.version": 2}
+    assert node.image.features.levels == {
+        "metadata.version": 25,
+        "transaction.version": 2,
+        "group.version": 1,
+    }
     registered = node.image.cluster.brokers[1]
     assert (registered.fenced, registered.log_dirs) == (False, [node.directory_id])
     assert [(point.name, point.host, point.port) for point in registered.end_points] == [

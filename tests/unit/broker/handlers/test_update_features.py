@@ -69,7 +69,8 @@ def test_a_feature_may_get_the_level_that_it_has(broker: InProcessBroker, versio
         ("transaction.version", 3, UPGRADE, "only supports versions 0-2"),
         ("transaction.version", 1, UPGRADE, "Can't downgrade"),
         ("group.version", 2, UPGRADE, "only supports versions 0-1"),
-        ("share.version", 1, UPGRADE, "does not support this feature"),
+        ("share.version", 3, UPGRADE, "only supports versions 0-2"),
+        ("streams.version", 1, UPGRADE, "does not support this feature"),
         ("", 1, UPGRADE, "does not support this feature"),
     ],
 )

@@ -361,12 +361,12 @@ def test_it_gives_up_when_nobody_answers_for_a_minute(has_leader: bool) -> None:
 
 def test_levels_that_it_does_not_support_keep_it_from_joining() -> None:
     async def test(one: Joining, controllers: Controllers) -> None:
-        controllers.finalized = {"metadata.version": 25, "share.version": 1, "transaction.version": 9}
+        controllers.finalized = {"metadata.version": 25, "streams.version": 1, "transaction.version": 9}
         await one.until(one.task.done)
         with pytest.raises(UnsupportedFeatures) as refused:
             one.task.result()
         assert str(refused.value).startswith(
-            "the cluster has finalised share.version at 1, which this broker does not know; "
+            "the cluster has finalised streams.version at 1, which this broker does not know; "
             "transaction.version at 9, of which this broker supports 0 to 2. `kafka-features downgrade`"
         )
         assert controllers.registrations == []

@@ -337,7 +337,7 @@ def test_without_a_descriptor_for_a_new_segment_the_change_is_refused_and_the_ne
 
 
 def test_a_flush_that_finds_no_descriptor_is_owed(tmp_path):
-    node = MetadataNode(tmp_path, files=FaultyFileSystem(), metadata_log_segment_bytes=1000)
+    node = MetadataNode(tmp_path, files=FaultyFileSystem(), metadata_log_segment_bytes=1300)
     while len(node.log._log.segments) == 1:
         append(node, topic_record(node.log.end_offset))
     node.files.fail("open", errno.EMFILE, suffix="__cluster_metadata-0")  # to sync the names in it

@@ -1,6 +1,8 @@
 """BrokerMetadataPublisher: the order of its subscribers, and that answers come after all of them."""
 
 from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.coordinators.share_coordinator import ShareCoordinator
+from broker.coordinators.share_persister import CoordinatedPersister
 from broker.coordinators.transaction_markers import TransactionMarkers
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.server.quota_enforcement import QuotaEnforcement
@@ -17,6 +19,8 @@ def test_settings_come_first_then_replicas_transactions_groups_and_quotas(
         ReplicaAssignment,
         TransactionMarkers,
         GroupCoordinator,
+        ShareCoordinator,
+        CoordinatedPersister,
         QuotaEnforcement,
     ]
 
@@ -44,5 +48,7 @@ def test_every_subscriber_has_heard_of_a_topic_before_its_creation_is_answered(b
         "ReplicaAssignment",
         "TransactionMarkers",
         "GroupCoordinator",
+        "ShareCoordinator",
+        "CoordinatedPersister",
         "QuotaEnforcement",
     ]
