@@ -16,7 +16,7 @@ from tests.support.clusters import PATIENCE_S
 from tests.support.clusters import Cluster as ClusterOfOurs
 
 CLUSTER: Final = "b3R0bGEtdGVzdC1jbHVzdA"
-WITHOUT_NEW_GROUPS: Final = dict.fromkeys(("group.version", "share.version", "streams.version"), 0)
+WITHOUT_STREAMS_GROUPS: Final = {"streams.version": 0}
 """The features that this broker does not have: a cluster that it joins has them at level 0."""
 
 
@@ -105,7 +105,9 @@ def directory_id(node_id: int) -> str:
 class Cluster(ClusterOfOurs):
     """Nodes of Kafka and of ours."""
 
-    def __init__(self, directory: Path, libraries: str, *, features: Mapping[str, int] = WITHOUT_NEW_GROUPS) -> None:
+    def __init__(
+        self, directory: Path, libraries: str, *, features: Mapping[str, int] = WITHOUT_STREAMS_GROUPS
+    ) -> None:
         super().__init__(directory)
         self.libraries = libraries
         self.features = features
