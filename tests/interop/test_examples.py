@@ -1,5 +1,4 @@
-"""The example projects in other languages, and those whose packages nothing else here needs, run as their users run
-them: with `ottla` on the path."""
+"""The example projects run as their users run them: with `ottla` on the path."""
 
 from __future__ import annotations
 
@@ -49,9 +48,11 @@ def test_all_tests_of_an_example_pass(
 
 
 @pytest.mark.timeout(900)
-def test_all_tests_of_the_example_with_faststream_pass() -> None:
-    project = EXAMPLES / "faststream"
-    packages = installed(lambda: programs.python_packages(project / "requirements.txt"))
+@pytest.mark.parametrize("name", ["aiokafka", "confluent-kafka", "faststream", "kafka-python"])
+def test_all_tests_of_an_example_in_python_pass(name: str) -> None:
+    project = EXAMPLES / name
+    others = project / "requirements.txt"
+    packages = installed(lambda: programs.python_packages(others)) if others.exists() else project
     words = ["-m", "pytest", "-q", "-c", os.devnull, "-p", "ottla.testing.plugin", "-p", "no:cacheprovider"]
     path = os.pathsep.join([str(project), str(packages), str(REPOSITORY)])
     command = [sys.executable, "-P", *words, "--rootdir", str(project), str(project)]
