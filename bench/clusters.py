@@ -25,7 +25,7 @@ from protocol.messages.broker_lifecycle import (
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
-from tests.interop.clusters import WITHOUT_NEW_GROUPS, KafkaNode
+from tests.interop.clusters import WITHOUT_STREAMS_GROUPS, KafkaNode
 from tests.support.clusters import Member, Primary
 
 CONTROLLER: Final = 100
@@ -115,7 +115,7 @@ def kafkas_controller(directory: Path, settings: Mapping[str, str]) -> KafkaNode
     """Kafka's controller, started. Raises `NoKafka`."""
     port = port_below_client_ports()
     node = _kafka(directory, "controller", CONTROLLER, [port], settings, port)
-    node.features = WITHOUT_NEW_GROUPS
+    node.features = WITHOUT_STREAMS_GROUPS
     node.start()
     return node
 

@@ -579,9 +579,16 @@ class Window:
 
     def _archive_missing(self, first_offset: int, next_offset: int) -> None:
         """The log has nothing from ``first_offset`` to ``next_offset``, which compaction has removed."""
-        if first_offset < next_offset:
-            batches = self._overlapping(first_offset, next_offset - 1)
-            self.complete_count += self._archive(batches, first_offset, next_offset - 1, RecordState.AVAILABLE)
+        if first_offset >= next_offset:
+            return
+        batches = self._overlapping(first_offset, next_offset - 1)
+        self.complete_count += self._archive(batches, first_offset, next_offset - 1, RecordState.AVAILABLE)
+        floor = self._floor(self.start_offset)
+        is_missing = self._batches and (floor is None or floor.last_offset < self.start_offset)
+        if is_missing and first_offset <= self.start_offset < next_offset:
+            # A restart has left out what comes first, and it is not in the log any more either.
+            place = bisect_right(self._first_offsets, self.start_offset)
+            self.start_offset = min([next_offset, *self._first_offsets[place : place + 1]])
 
     def archive_aborted(self, aborted: Sequence[BatchHeader]) -> None:
         """Batches that were just acquired are of aborted transactions, which the group does not see."""

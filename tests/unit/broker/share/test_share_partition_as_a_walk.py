@@ -262,3 +262,16 @@ ShareGroupWalk.TestCase.settings = settings(
     max_examples=int(os.environ.get("OTTLA_TEST_SHARE_WALKS", "60")), stateful_step_count=40, deadline=None
 )
 TestShareGroupWalk = ShareGroupWalk.TestCase
+
+
+def test_the_start_moves_over_offsets_that_a_restart_left_out_and_that_are_not_in_the_log() -> None:
+    walk = ShareGroupWalk()
+    walk.begin(limit=2, sizes=[1, 1, 8, 12, 11], gap=4)  # compaction has removed 22 to 24
+    walk.deliver("anna", 11, 1, AcquireMode.BATCH_OPTIMIZED, 4)
+    walk.deliver("bert", 1, 1, AcquireMode.BATCH_OPTIMIZED, 1)
+    walk.leave("bert", fails=False)  # so that only 25 to 35 are stored
+    walk.restart()
+
+    walk.teardown()
+
+    assert walk.share.window.start_offset == 36
