@@ -43,6 +43,9 @@ from protocol.records.group_metadata import GroupRecord
 _JOINS: Final = 0
 """The epoch with which a member joins."""
 
+REMOVED_AGAIN_AFTER_MS: Final = 500
+"""After how long the removal of a member is tried again whose records could not be written."""
+
 Aftermath = Callable[[bool], None]
 """What is to be done once the records are replayed (True) or have failed (False)."""
 
@@ -496,31 +499,40 @@ class ConsumerGroups:
 
     def _expect_revocation(self, group_id: str, member: ConsumerMember) -> None:
         why = f"it has not given up partitions within {member.rebalance_timeout_ms} ms"
-
-        def decision() -> GroupResult | None:
-            group = self.find(group_id)
-            known = None if group is None else group.members.get(member.member_id)
-            if group is None or known is None or known.epoch != member.epoch:
-                return None
-            return self.result(self.fence(group, [known], why), _nobody)
-
-        self._timers.set(
+        self.expect(
             group_id,
             member.member_id,
             Deadline.REVOCATION,
             member.rebalance_timeout_ms,
-            lambda: self._around.queues.decide_unasked(group_id, decision),
+            why,
+            is_missed=lambda known: known.epoch == member.epoch,
         )
 
-    def expect(self, group_id: str, member_id: str, deadline: Deadline, after_ms: int, why: str) -> None:
-        """Remove the member if it misses the deadline."""
+    def expect(
+        self,
+        group_id: str,
+        member_id: str,
+        deadline: Deadline,
+        after_ms: int,
+        why: str,
+        *,
+        is_missed: Callable[[ConsumerMember], bool] = lambda _: True,
+    ) -> None:
+        """Remove the member if it misses the deadline, and if ``is_missed`` says so of the member as it is then."""
 
         def decision() -> GroupResult | None:
             group = self.find(group_id)
             member = None if group is None else group.members.get(member_id)
-            if group is None or member is None:
+            if group is None or member is None or not is_missed(member):
                 return None
-            return self.result(self.fence(group, [member], why), _nobody)
+            if self._timers.has(group_id, member_id, deadline):
+                return None  # a request that waited before this decision has set the deadline anew
+            step = self.fence(group, [member], why)
+            return self.result(step._replace(aftermath=[*step.aftermath, again]), _nobody)
+
+        def again(stands: bool) -> None:
+            if not stands and not self._timers.has(group_id, member_id, deadline):
+                self.expect(group_id, member_id, deadline, REMOVED_AGAIN_AFTER_MS, why, is_missed=is_missed)
 
         self._timers.set(
             group_id,

@@ -12,6 +12,7 @@ of each key the last record.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
@@ -59,7 +60,7 @@ class ModernMember(Protocol):
 MemberT = TypeVar("MemberT", bound=ModernMember)
 
 
-class ModernGroup:
+class ModernGroup(ABC):
     """A group of one of the newer protocols. The image knows no more of a group."""
 
     __slots__ = ("assignment_epoch", "assignment_timestamp", "epoch", "group_id", "is_gone", "metadata_hash")
@@ -76,9 +77,9 @@ class ModernGroup:
         self.is_gone = False
         """The tombstone of the epoch record has been replayed: the image drops the group."""
 
+    @abstractmethod
     def replay(self, key: Any, value: Any) -> None:
         """Apply a record of the group; None as the value: a tombstone."""
-        raise NotImplementedError
 
     def replay_epoch(self, epoch: int, metadata_hash: int) -> None:
         self.epoch, self.metadata_hash = epoch, metadata_hash

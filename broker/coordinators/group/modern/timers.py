@@ -30,11 +30,14 @@ class MemberTimers:
     def __init__(self, wheel: TimingWheel) -> None:
         self._wheel = wheel
         self._alarms: dict[_Key, Alarm] = {}
+        self._is_over = False
 
     def set(
         self, group_id: str, member_id: str, deadline: Deadline, after_ms: int, is_missed: Callable[[], None]
     ) -> None:
-        """Set a deadline, anew if there is one."""
+        """Set a deadline, anew if there is one; none once all are cancelled."""
+        if self._is_over:
+            return
         key = (group_id, member_id, deadline)
         if (alarm := self._alarms.pop(key, None)) is not None:
             alarm.cancel()
@@ -56,7 +59,8 @@ class MemberTimers:
                 alarm.cancel()
 
     def cancel_all(self) -> None:
-        """Cancel every deadline."""
+        """Cancel every deadline, for good: the groups are unloaded."""
+        self._is_over = True
         alarms, self._alarms = self._alarms, {}
         for alarm in alarms.values():
             alarm.cancel()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.coordinators.group.consumer.groups import REMOVED_AGAIN_AFTER_MS
 from broker.coordinators.group.consumer.member import MemberState
 from protocol.errors import ErrorCode as E
 from protocol.records.group_metadata import decode_group_record
@@ -129,6 +130,42 @@ def test_a_silent_member_is_removed_and_a_loaded_one_has_its_whole_session(group
     assert set(group_of(groups).members) == {"anna"}
     groups.pass_ms(1)
     assert state(groups) == "Empty"
+    groups.check_replay()
+
+
+def test_a_heartbeat_that_waits_while_the_session_ends_keeps_the_member(groups):
+    anna, carl = Consumer(groups, "anna"), Consumer(groups, "carl")
+    anna.joins()
+    groups.pass_ms(44_999)
+    groups.writer.hold()
+    carl.asks(0, owned={}, **carl.about)
+    heartbeat = anna.asks(owned=dict(anna.assigned))
+    groups.pass_ms(1)
+    assert heartbeat.is_parked
+
+    groups.writer.release()
+
+    assert heartbeat.answer.error is E.NONE
+    assert set(group_of(groups).members) == {"anna", "carl"}
+    groups.pass_ms(45_000)
+    assert state(groups) == "Empty"
+
+
+@pytest.mark.parametrize("missed", ["the session", "the revocation"])
+def test_a_removal_that_cannot_be_written_is_tried_again(groups, missed):
+    anna, bert = Consumer(groups, "anna", rebalance_timeout_ms=20_000), Consumer(groups, "bert")
+    anna.joins()
+    bert.joins()
+    if missed == "the revocation":
+        anna.asks(owned=dict(anna.assigned))
+    groups.writer.fail()
+    groups.pass_ms(20_000 if missed == "the revocation" else 45_000)
+    assert set(group_of(groups).members) == {"anna", "bert"}
+
+    groups.writer.recover()
+    groups.pass_ms(REMOVED_AGAIN_AFTER_MS)
+
+    assert "anna" not in group_of(groups).members
     groups.check_replay()
 
 
