@@ -456,6 +456,10 @@ class ConsumerGroups:
             has_new_subscription=has_new_subscription,
         )
         if stepped == member:
+            loses = member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None
+            if loses and not self.has_deadline(group.group_id, member.member_id, Deadline.REVOCATION):
+                # The write of its record took longer than its client waits, and stands all the same.
+                aftermath.append(partial(self._watch_revocation, group.group_id, member))
             return member
         records.append(r.current_record(group.group_id, stepped))
         if member.classic is None:

@@ -104,6 +104,23 @@ def test_a_member_that_never_gives_up_partitions_is_removed(groups):
     assert anna.asks().answer.error is E.UNKNOWN_MEMBER_ID
 
 
+def test_a_member_whose_record_was_late_has_to_give_up_partitions_in_time_too(groups):
+    anna, bert = Consumer(groups, "anna", rebalance_timeout_ms=20_000), Consumer(groups, "bert")
+    anna.joins()
+    bert.joins()
+    groups.writer.hold()
+    late = anna.asks(owned=dict(anna.assigned))
+    assert late.is_parked
+    groups.writer.time_out()
+    groups.writer.release()
+    assert group_of(groups).members["anna"].state is MemberState.UNREVOKED_PARTITIONS
+
+    anna.asks(owned=dict(anna.assigned))
+    groups.pass_ms(20_000)
+
+    assert set(group_of(groups).members) == {"bert"}
+
+
 def test_between_two_assignments_lies_the_interval(groups):
     groups.configs["consumer.assignment.interval.ms"] = 1_000
     anna, bert = Consumer(groups, "anna"), Consumer(groups, "bert")
