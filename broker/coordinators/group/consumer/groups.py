@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from broker.coordinators.group.classic_group import ClassicGroup
 from broker.coordinators.group.consumer import records as r
+from broker.coordinators.group.consumer.epochs import JOINS, check_beat, check_epoch, static_of, unknown_member
 from broker.coordinators.group.consumer.group import ConsumerGroup
 from broker.coordinators.group.consumer.member import LEFT_FOR_A_WHILE, NOTHING_OWNED, ConsumerMember, MemberState
 from broker.coordinators.group.consumer.reconciliation import Target, next_step
@@ -39,9 +40,6 @@ from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGrou
 from broker.coordinators.write_errors import client_error_of
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
-
-_JOINS: Final = 0
-"""The epoch with which a member joins."""
 
 REMOVED_AGAIN_AFTER_MS: Final = 500
 """After how long the removal of a member is tried again whose records could not be written."""
@@ -146,7 +144,7 @@ class ConsumerGroups:
         ):
             # The member has had these partitions since that epoch or longer (KIP-1251).
             return ErrorCode.NONE
-        return _check_epoch(member, commit.generation)
+        return check_epoch(member, commit.generation)
 
     def _had(self, member: ConsumerMember, name: str, partition: int, epoch: int) -> bool:
         topic = self._around.topics.of_name(name)
@@ -163,7 +161,7 @@ class ConsumerGroups:
         if member_id is None and member_epoch < 0:
             return ErrorCode.NONE
         member = group.members.get(member_id or "")
-        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, member_epoch)
+        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else check_epoch(member, member_epoch)
 
     def check_delete_offsets(self, group: ModernGroup) -> ErrorCode:
         """Offsets of topics that no member reads may be deleted."""
@@ -196,7 +194,7 @@ class ConsumerGroups:
     def heartbeat(self, beat: Beat, reply: BeatReply) -> GroupResult | None:
         """Handle a ConsumerGroupHeartbeat. To be called when no records of the group are in flight."""
         try:
-            step = self._leave(beat) if beat.member_epoch < _JOINS else self._beat(beat)
+            step = self._leave(beat) if beat.member_epoch < JOINS else self._beat(beat)
         except BeatRefused as refused:
             reply(Beaten(error=refused.code, message=refused.message))
             return None
@@ -243,7 +241,7 @@ class ConsumerGroups:
             and (beat.topics is not None or beat.regex is not None)
             and beat.owned is not None
         )
-        shows_assignment = beat.member_epoch == _JOINS or is_full or updated.assigned != member.assigned
+        shows_assignment = beat.member_epoch == JOINS or is_full or updated.assigned != member.assigned
         answer = Beaten(
             member_id=updated.member_id,
             member_epoch=updated.epoch,
@@ -286,7 +284,7 @@ class ConsumerGroups:
         group = self.find(beat.group_id)
         if group is not None:
             return group, [], []
-        joins = beat.member_epoch == _JOINS
+        joins = beat.member_epoch == JOINS
         if beat.group_id in self._around.groups:
             raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
         classic = self._classic.find(beat.group_id)
@@ -316,19 +314,19 @@ class ConsumerGroups:
         self, group: ConsumerGroup, beat: Beat, records: list[GroupRecord]
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
         """The member that sends the heartbeat, new or known, and the static member whose place it takes."""
-        joins = beat.member_epoch == _JOINS
+        joins = beat.member_epoch == JOINS
         if beat.instance_id is None:
             known = group.members.get(beat.member_id)
             if known is None:
                 if not joins:
-                    raise _unknown_member(group.group_id, beat.member_id)
+                    raise unknown_member(group.group_id, beat.member_id)
                 return ConsumerMember(member_id=beat.member_id), None
-            _check_beat(known, beat)
+            check_beat(known, beat)
             return known, None
         static = group.static_member(beat.instance_id)
         if not joins:
-            static = _static_of(group, beat)
-            _check_beat(static, beat)
+            static = static_of(group, beat)
+            check_beat(static, beat)
             return static, None
         if static is None:
             return group.members.get(beat.member_id) or ConsumerMember(member_id=beat.member_id), None
@@ -557,9 +555,9 @@ class ConsumerGroups:
         if beat.instance_id is None:
             member = group.members.get(beat.member_id)
             if member is None:
-                raise _unknown_member(group.group_id, beat.member_id)
+                raise unknown_member(group.group_id, beat.member_id)
         else:
-            member = _static_of(group, beat)
+            member = static_of(group, beat)
         answer = Beaten(member_id=beat.member_id, member_epoch=beat.member_epoch)
         if beat.instance_id is not None and beat.member_epoch == LEFT_FOR_A_WHILE:
             gone = dataclasses.replace(
@@ -629,58 +627,6 @@ def _assignors_with(group: ConsumerGroup, old: ConsumerMember | None, new: Consu
     if new.assignor is not None:
         wanted[new.assignor] += 1
     return wanted
-
-
-def _unknown_member(group_id: str, member_id: str) -> BeatRefused:
-    return BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
-
-
-def _static_of(group: ConsumerGroup, beat: Beat) -> ConsumerMember:
-    """The static member that sends the heartbeat. Raises `BeatRefused`."""
-    static = group.static_member(beat.instance_id)
-    if static is None:
-        raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {beat.instance_id} is unknown.")
-    if static.member_id != beat.member_id:
-        raise BeatRefused(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {beat.member_id} with instance id {beat.instance_id} was fenced by member "
-            f"{static.member_id}.",
-        )
-    return static
-
-
-def _check_beat(member: ConsumerMember, beat: Beat) -> None:
-    """Raises `BeatRefused` for an epoch that is not the member's. The epoch before is the member's, too, if it has only
-    partitions that it should have: the answer with its new epoch may be lost."""
-    received = beat.member_epoch
-    if received in (_JOINS, member.epoch):
-        return
-    if received > member.epoch:
-        size = "greater"
-    elif received == member.previous_epoch and _owns_only_assigned(member, beat):
-        return
-    else:
-        size = "smaller"
-    raise BeatRefused(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {size} member epoch ({received}) than the one known by the group coordinator "
-        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
-    )
-
-
-def _owns_only_assigned(member: ConsumerMember, beat: Beat) -> bool:
-    if beat.owned is None:
-        return False
-    return all(
-        topic_id in member.assigned and partitions <= member.assigned[topic_id].keys()
-        for topic_id, partitions in beat.owned.items()
-    )
-
-
-def _check_epoch(member: ConsumerMember, epoch: int) -> ErrorCode:
-    if epoch == member.epoch:
-        return ErrorCode.NONE
-    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 def _nobody(_: ErrorCode) -> None:

@@ -1,0 +1,67 @@
+"""Whether a request comes from a member of a consumer group, and with its epoch (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.coordinators.group.consumer.group import ConsumerGroup
+from broker.coordinators.group.consumer.member import ConsumerMember
+from broker.coordinators.group.consumer.requests import Beat, BeatRefused
+from protocol.errors import ErrorCode
+
+JOINS: Final = 0
+"""The epoch with which a member joins."""
+
+
+def unknown_member(group_id: str, member_id: str) -> BeatRefused:
+    """The refusal of a request whose sender is not a member."""
+    return BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
+
+
+def static_of(group: ConsumerGroup, beat: Beat) -> ConsumerMember:
+    """The static member that sends the heartbeat. Raises `BeatRefused`."""
+    static = group.static_member(beat.instance_id)
+    if static is None:
+        raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {beat.instance_id} is unknown.")
+    if static.member_id != beat.member_id:
+        raise BeatRefused(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {beat.member_id} with instance id {beat.instance_id} was fenced by member "
+            f"{static.member_id}.",
+        )
+    return static
+
+
+def check_beat(member: ConsumerMember, beat: Beat) -> None:
+    """Raises `BeatRefused` for an epoch that is not the member's. The epoch before is the member's, too, if it has only
+    partitions that it should have: the answer with its new epoch may be lost."""
+    received = beat.member_epoch
+    if received in (JOINS, member.epoch):
+        return
+    if received > member.epoch:
+        size = "greater"
+    elif received == member.previous_epoch and _owns_only_assigned(member, beat):
+        return
+    else:
+        size = "smaller"
+    raise BeatRefused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {size} member epoch ({received}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _owns_only_assigned(member: ConsumerMember, beat: Beat) -> bool:
+    if beat.owned is None:
+        return False
+    return all(
+        topic_id in member.assigned and partitions <= member.assigned[topic_id].keys()
+        for topic_id, partitions in beat.owned.items()
+    )
+
+
+def check_epoch(member: ConsumerMember, epoch: int) -> ErrorCode:
+    """NONE if a commit or a read of committed offsets comes with the member's epoch."""
+    if epoch == member.epoch:
+        return ErrorCode.NONE
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
