@@ -345,7 +345,7 @@ class GroupShard:
 
     def initialized_partitions(self, group_id: str) -> Assignment:
         """The partitions that a share group has states of; none of a group that does not exist."""
-        return self._share.initialized_partitions(group_id)
+        return self._share.states.initialized_partitions(group_id)
 
     def alter_share_offsets(
         self, group_id: str, topics: Sequence[NewOffsets], reply: ChangeReply
@@ -354,7 +354,7 @@ class GroupShard:
 
         def decision() -> GroupResult | None:
             if not self._is_classic(group_id):
-                return self._share.alter_offsets(group_id, topics, reply)
+                return self._share.states.alter_offsets(group_id, topics, reply)
             reply(ChangedOffsets(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group."))
             return None
 
@@ -369,7 +369,7 @@ class GroupShard:
         def refusal(error: ErrorCode) -> None:
             reply(error, "the group has too many requests under way, or moves", {})
 
-        return self._queues.decide(group_id, lambda: self._share.delete_offsets(group_id, names, reply), refusal)
+        return self._queues.decide(group_id, lambda: self._share.states.delete_offsets(group_id, names, reply), refusal)
 
     def _is_classic(self, group_id: str) -> bool:
         return group_id not in self.image.modern and self._membership.find(group_id) is not None
@@ -442,7 +442,8 @@ class GroupShard:
             reply(client_error_of(error))
 
         if self.kind_of(group_id) == SHARE:
-            return self._queues.decide(group_id, lambda: self._share.delete_all_states(group_id, states_deleted), reply)
+            share_states = self._share.states
+            return self._queues.decide(group_id, lambda: share_states.delete_all(group_id, states_deleted), reply)
         return self._queues.decide(group_id, decision, reply)
 
     def _deletion(self, group_id: str) -> tuple[ErrorCode, Sequence[GroupRecord]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -21,28 +21,23 @@ from broker.coordinators.group.records import GroupResult
 from broker.coordinators.group.requests import Commit, ListedGroup
 from broker.coordinators.group.share import records, states
 from broker.coordinators.group.share.assignor import assign
-from broker.coordinators.group.share.group import NamedPartitions, SharedStates, ShareGroup, StateTopics
+from broker.coordinators.group.share.group import ShareGroup
+from broker.coordinators.group.share.group_states import ShareGroupStates, starts_of
 from broker.coordinators.group.share.member import ShareMember
 from broker.coordinators.group.share.requests import (
     ChangedOffsets,
-    ChangeReply,
-    DeletedOffsets,
-    DeletionReply,
     DescribedShareGroup,
     DescribedShareMember,
     HeartbeatReply,
-    NewOffsets,
     ShareHeartbeat,
     ShareHeartbeatAnswer,
 )
-from broker.coordinators.share.persister import NO_START_OFFSET, SharePartitionKey, SharePersister
+from broker.coordinators.share.persister import SharePersister
 from broker.coordinators.write_errors import client_error_of
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
 
 SHARE: Final = "share"
-FIRST_OFFSET: Final = 0
-"""Where a partition begins that a topic gets while the group shares it already: nothing of it is left out."""
 
 
 class ShareGroups:
@@ -53,13 +48,11 @@ class ShareGroups:
         self._queues = around.queues
         self._topics = around.topics
         self._clock = around.clock
-        self._persister = persister
+        self.states = ShareGroupStates(around, persister)
+        """The states of the groups at the share coordinator."""
         self._timers = MemberTimers(around.wheel)
         self._checked: set[str] = set()
         """Groups whose topics have not changed since their hash was computed last."""
-        self._asked: dict[str, dict[bytes, int]] = {}
-        """When the share coordinator was asked to begin the states of a topic, in milliseconds of the monotonic clock;
-        by group and topic id, for topics that are initialising."""
 
     # A `GroupsOfKind` -------------------------------------------------------------------------------------------------
 
@@ -68,7 +61,7 @@ class ShareGroups:
         for group in list(self._groups()):
             for member_id in group.members:
                 self._begin_session(group.group_id, member_id)
-            self._forget_topics(group)
+            self.states.forget_topics(group)
 
     def unload(self, code: ErrorCode) -> None:
         """Cancel all alarms."""
@@ -78,7 +71,7 @@ class ShareGroups:
         """A record of the group has been replayed."""
         if group_id not in self._around.groups:
             self._checked.discard(group_id)
-            self._asked.pop(group_id, None)
+            self.states.forget(group_id)
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
         """Groups that subscribe to the topics look at them again, and forget the states of topics that are gone."""
@@ -86,7 +79,7 @@ class ShareGroups:
             if any(group.subscribes_to(name) for name in names):
                 self._checked.discard(group.group_id)
             if not are_new:
-                self._forget_topics(group)
+                self.states.forget_topics(group)
 
     def glance(self, group: ModernGroup) -> ListedGroup:
         """The group as ListGroups lists it."""
@@ -186,7 +179,7 @@ class ShareGroups:
         updated = self._reconciled(updated, assignment_epoch, target, is_raised=is_raised)
         if (updated.epoch, updated.assigned) != (member.epoch, member.assigned):
             found.append(records.current(group_id, updated))
-        missing = self._begin_states(group, names, found)
+        missing = self.states.begin(group, names, found)
         has_assignment = (
             request.member_epoch == 0 or request.subscribed_topics is not None or updated.assigned != member.assigned
         )
@@ -207,7 +200,7 @@ class ShareGroups:
                 return
             reply(answer)
             if missing:
-                self._initialize(group_id, epoch, missing, _starts(missing, with_states), _nobody_waits)
+                self.states.initialize(group_id, epoch, missing, starts_of(missing, with_states), _nobody_waits)
 
         self._checked.add(group_id)
         self._begin_session(group_id, updated.member_id)
@@ -320,78 +313,6 @@ class ShareGroups:
 
         self._queues.decide_unasked(group_id, decision)
 
-    # States at the share coordinator ----------------------------------------------------------------------------------
-
-    def _begin_states(self, group: ShareGroup, names: Iterable[str], found: list[GroupRecord]) -> StateTopics:
-        """The partitions of these topics for which the share coordinator is to be asked now; the record of that is put
-        into ``found``."""
-        topics = [topic for name in names if (topic := self._topics.of_name(name)) is not None]
-        now_ms = self._clock.monotonic_ms()
-        asked = self._asked.get(group.group_id, {})
-        retry_ms = self._around.settings.share_initialize_retry_ms
-        under_way = {topic_id for topic_id, asked_ms in asked.items() if now_ms - asked_ms < retry_ms}
-        missing = states.uninitialized(group.states, topics, under_way)
-        if missing:
-            found.append(records.states(group.group_id, states.began(group.states, missing)))
-            self._asked.setdefault(group.group_id, {}).update(dict.fromkeys(missing, now_ms))
-        return missing
-
-    def _initialize(
-        self,
-        group_id: str,
-        state_epoch: int,
-        topics: StateTopics,
-        starts: Mapping[tuple[bytes, int], int],
-        reply: ChangeReply,
-    ) -> None:
-        """Have the states of partitions begun, each at its offset, and write down what has become of them."""
-        keys = [SharePartitionKey(group_id, topic_id, index) for topic_id, index in starts]
-
-        def ask(key: SharePartitionKey, then: Callable[[ErrorCode], None]) -> None:
-            self._persister.initialize(key, state_epoch, starts[key.topic_id, key.partition], then)
-
-        def done(codes: Mapping[SharePartitionKey, ErrorCode]) -> None:
-            failed = {key[1:]: code for key, code in codes.items() if code is not ErrorCode.NONE}
-            asked = self._asked.get(group_id)
-            for topic_id in topics:
-                if asked is not None:
-                    asked.pop(topic_id, None)
-            reply(ChangedOffsets(codes=failed))
-            self._queues.decide_unasked(group_id, partial(self._initialized, group_id, topics, bool(failed)))
-
-        _ask_all(keys, ask, done)
-
-    def _initialized(self, group_id: str, topics: StateTopics, has_failed: bool) -> GroupResult | None:
-        group = self._around.groups.get(group_id)
-        if not isinstance(group, ShareGroup):
-            return None
-        if not has_failed:
-            following = states.completed(group.states, topics)
-        elif group.states is None:
-            return None
-        else:
-            following = states.abandoned(group.states, topics)
-        if following == group.states:
-            return None
-        return GroupResult([records.states(group_id, following)], lambda _: None)
-
-    def _forget_topics(self, group: ShareGroup) -> None:
-        if group.states is None or not self._gone(group.states):
-            return
-        group_id = group.group_id
-
-        def decision() -> GroupResult | None:
-            known = self._around.groups.get(group_id)
-            if not isinstance(known, ShareGroup) or known.states is None or not (gone := self._gone(known.states)):
-                return None
-            return GroupResult([records.states(group_id, states.without(known.states, gone))], lambda _: None)
-
-        self._queues.decide_unasked(group_id, decision)
-
-    def _gone(self, known: SharedStates) -> set[bytes]:
-        mentioned = {*known.initializing, *known.initialized, *known.deleting}
-        return {topic_id for topic_id in mentioned if self._topics.of_id(topic_id) is None}
-
     # Administration ---------------------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> DescribedShareGroup | None:
@@ -418,171 +339,8 @@ class ShareGroups:
             ],
         )
 
-    def initialized_partitions(self, group_id: str) -> Assignment:
-        """The partitions with a state for the group; none if there is no such group."""
-        group = self._around.groups.get(group_id)
-        if not isinstance(group, ShareGroup) or group.states is None:
-            return NOTHING
-        return states.as_assignment(group.states.initialized)
-
-    def alter_offsets(self, group_id: str, topics: Sequence[NewOffsets], reply: ChangeReply) -> GroupResult | None:
-        """Let a group without members begin anew at other offsets. A group that does not exist is made."""
-        known = self._around.groups.get(group_id)
-        if known is not None and not isinstance(known, ShareGroup):
-            reply(ChangedOffsets(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group."))
-            return None
-        group = ShareGroup(group_id) if known is None else known
-        if group.member_count:
-            reply(ChangedOffsets(ErrorCode.NON_EMPTY_GROUP, "The group is not empty."))
-            return None
-        begun: StateTopics = {
-            topic.topic_id: NamedPartitions(topic.name, frozenset(topic.offsets)) for topic in topics if topic.offsets
-        }
-        starts = {(topic.topic_id, index): offset for topic in topics for index, offset in topic.offsets.items()}
-        if not begun:
-            reply(ChangedOffsets())
-            return None
-
-        def then(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE:
-                reply(ChangedOffsets(client_error_of(error), "the records of the group could not be written"))
-            else:
-                self._initialize(group_id, group.epoch, begun, starts, reply)
-
-        return GroupResult([records.states(group_id, states.began(group.states, begun))], then)
-
-    def delete_offsets(self, group_id: str, names: Sequence[str], reply: DeletionReply) -> GroupResult | None:
-        """Delete the states of topics of a group without members."""
-        group = self._around.groups.get(group_id)
-        if not isinstance(group, ShareGroup):
-            reply(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", {})
-            return None
-        if group.member_count:
-            reply(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.", {})
-            return None
-        known = group.states
-        if known is None:
-            reply(ErrorCode.NONE, None, {})
-            return None
-        outcomes: dict[str, DeletedOffsets] = {}
-        doomed: dict[bytes, NamedPartitions] = {}
-        for name in names:
-            topic = self._topics.of_name(name)
-            if topic is None:
-                outcomes[name] = DeletedOffsets(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-            elif topic.topic_id in known.initialized:
-                doomed[topic.topic_id] = NamedPartitions(name, known.initialized[topic.topic_id].partitions)
-            elif topic.topic_id in known.deleting:
-                doomed[topic.topic_id] = NamedPartitions(name, frozenset(range(topic.partitions)))
-            else:
-                why = "There is no offset information to delete."
-                outcomes[name] = DeletedOffsets(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
-        if not doomed:
-            reply(ErrorCode.NONE, None, outcomes)
-            return None
-        following = states.deleting(known, {topic_id: topic.name for topic_id, topic in doomed.items()})
-
-        def then(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE:
-                reply(client_error_of(error), "the records of the group could not be written", {})
-            else:
-                self._delete_states(group_id, doomed, deleted)
-
-        def deleted(codes: Mapping[bytes, ErrorCode]) -> None:
-            for topic_id, topic in doomed.items():
-                code = codes.get(topic_id, ErrorCode.NONE)
-                why = None if code is ErrorCode.NONE else f"the states could not be deleted: {code.name}"
-                outcomes[topic.name] = DeletedOffsets(code, why, topic_id)
-            gone = [topic_id for topic_id in doomed if topic_id not in codes]
-            decision = partial(self._forget_deleted, group_id, gone, finished)
-            self._queues.decide_unasked(group_id, decision, refusal=finished)
-
-        def finished(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
-                reply(ErrorCode.NONE, None, outcomes)
-            else:
-                reply(client_error_of(error), "the records of the group could not be written", {})
-
-        return GroupResult([records.states(group_id, following)], then)
-
-    def _forget_deleted(
-        self, group_id: str, topic_ids: Collection[bytes], then: Callable[[ErrorCode], None]
-    ) -> GroupResult | None:
-        group = self._around.groups.get(group_id)
-        if not topic_ids or not isinstance(group, ShareGroup) or group.states is None:
-            then(ErrorCode.NONE)
-            return None
-        return GroupResult([records.states(group_id, states.deleted(group.states, topic_ids))], then)
-
-    def delete_all_states(self, group_id: str, reply: Callable[[ErrorCode], None]) -> GroupResult | None:
-        """Delete the states of a group that is about to be deleted. Whoever may not be deleted keeps them."""
-        group = self._around.groups.get(group_id)
-        if not isinstance(group, ShareGroup) or group.member_count or group.states is None:
-            reply(ErrorCode.NONE)
-            return None
-        doomed = dict(states.everything(group.states))
-        for topic_id in group.states.deleting:
-            topic = self._topics.of_id(topic_id)
-            if topic is not None:
-                doomed[topic_id] = NamedPartitions(topic.name, frozenset(range(topic.partitions)))
-
-        def deleted(codes: Mapping[bytes, ErrorCode]) -> None:
-            reply(next(iter(codes.values()), ErrorCode.NONE))
-
-        def then(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE:
-                reply(client_error_of(error))
-            else:
-                self._delete_states(group_id, doomed, deleted)
-
-        return GroupResult([records.states(group_id, states.all_deleting(group.states))], then)
-
-    def _delete_states(
-        self, group_id: str, topics: StateTopics, then: Callable[[Mapping[bytes, ErrorCode]], None]
-    ) -> None:
-        """Have states deleted; ``then`` gets the errors by topic id."""
-        keys = [
-            SharePartitionKey(group_id, topic_id, index)
-            for topic_id, topic in topics.items()
-            for index in sorted(topic.partitions)
-        ]
-
-        def done(codes: Mapping[SharePartitionKey, ErrorCode]) -> None:
-            then({key.topic_id: code for key, code in codes.items() if code is not ErrorCode.NONE})
-
-        _ask_all(keys, self._persister.delete, done)
-
     def _groups(self) -> Iterable[ShareGroup]:
         return (group for group in self._around.groups.values() if isinstance(group, ShareGroup))
-
-
-def _ask_all(
-    keys: Sequence[SharePartitionKey],
-    ask: Callable[[SharePartitionKey, Callable[[ErrorCode], None]], None],
-    then: Callable[[Mapping[SharePartitionKey, ErrorCode]], None],
-) -> None:
-    """Ask for each key, and call ``then`` with all codes."""
-    codes: dict[SharePartitionKey, ErrorCode] = {}
-    if not keys:
-        then(codes)
-
-    def answered(key: SharePartitionKey, code: ErrorCode) -> None:
-        codes[key] = code
-        if len(codes) == len(keys):
-            then(codes)
-
-    for key in keys:
-        ask(key, partial(answered, key))
-
-
-def _starts(topics: StateTopics, known: Collection[bytes]) -> dict[tuple[bytes, int], int]:
-    """Where new states begin: where the partition's leader decides, but at the first offset in a topic that the group
-    has had before."""
-    return {
-        (topic_id, index): FIRST_OFFSET if topic_id in known else NO_START_OFFSET
-        for topic_id, topic in topics.items()
-        for index in sorted(topic.partitions)
-    }
 
 
 def _refuse(reply: HeartbeatReply, error: ErrorCode, message: str) -> GroupResult | None:
