@@ -131,7 +131,6 @@ class GroupCoordinator:
             later=scheduler.once,
             shard_type=shard_type,
         )
-        self._is_expiring = False
         self._deleted_topics: deque[tuple[str, bytes]] = deque()
         """Name and id of each deleted topic whose offsets are still to be deleted."""
         self._is_forgetting = False
@@ -139,7 +138,7 @@ class GroupCoordinator:
     def start(self) -> None:
         """Load the groups; from now on offsets expire."""
         self.groups.start()
-        self._scheduler.every(self._check_interval_ms, self._expire)
+        self._scheduler.every(self._check_interval_ms, self.groups.sweeping(lambda shard: shard.expire_offsets()))
 
     def stop(self) -> None:
         """Unload all groups. Waiting requests are answered with NOT_COORDINATOR."""
@@ -164,16 +163,6 @@ class GroupCoordinator:
             if names:
                 for coordinator in self.groups.active:
                     coordinator.shard.topics_changed(names, are_new=are_new)
-
-    def _expire(self) -> None:
-        if self._is_expiring:
-            return
-        self._is_expiring = True
-
-        def finished() -> None:
-            self._is_expiring = False
-
-        self.groups.sweep(lambda shard: shard.expire_offsets(), finished)
 
     def _forget_deleted_topics(self) -> None:
         """Sweep once for all topics deleted meanwhile: a sweep goes through all offsets."""

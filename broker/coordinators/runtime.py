@@ -230,6 +230,22 @@ class CoordinatorRuntime(Generic[ShardT]):
         for one in waiting:
             one.sweeps.append(sweep)
 
+    def sweeping(self, pieces_of: Sweep[ShardT]) -> Callable[[], None]:
+        """A job for the scheduler: a sweep, which is left out while the job's last sweep goes on."""
+        is_sweeping = False
+
+        def finished() -> None:
+            nonlocal is_sweeping
+            is_sweeping = False
+
+        def job() -> None:
+            nonlocal is_sweeping
+            if not is_sweeping:
+                is_sweeping = True
+                self.sweep(pieces_of, finished)
+
+        return job
+
     def stop(self) -> None:
         """No request is served any more: staged batches are written, and waiting requests are answered."""
         if self._is_stopped:

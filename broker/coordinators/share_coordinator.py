@@ -65,7 +65,6 @@ class ShareCoordinator:
         self._clock = clock
         self._scheduler = scheduler
         self.stats = ShareStats()
-        self._is_snapshotting = False
 
         def has_partition(topic_id: bytes, index: int) -> bool:
             topic = metadata.image.topics.by_id.get(topic_id)
@@ -115,7 +114,11 @@ class ShareCoordinator:
         """Load the states; from now on their topic is pruned."""
         self.shares.start()
         self._scheduler.every(self._settings.share_coordinator_state_topic_prune_interval_ms, self.prune)
-        self._scheduler.every(self._settings.share_coordinator_cold_partition_snapshot_interval_ms, self.snapshot_cold)
+        self._scheduler.every(
+            self._settings.share_coordinator_cold_partition_snapshot_interval_ms,
+            # Snapshots that would hold the log's start are written anew.
+            self.shares.sweeping(lambda shard: shard.snapshot_cold()),
+        )
 
     def stop(self) -> None:
         """Unload all states. Requests under way are answered with NOT_COORDINATOR."""
@@ -158,17 +161,6 @@ class ShareCoordinator:
             self._replicas.delete_records(
                 deletions, timeout_ms=PRUNE_TIMEOUT_MS, then=lambda late, failures: self._pruned(deletions, late)
             )
-
-    def snapshot_cold(self) -> None:
-        """Write snapshots anew that would hold the log's start."""
-        if self._is_snapshotting:
-            return
-        self._is_snapshotting = True
-
-        def finished() -> None:
-            self._is_snapshotting = False
-
-        self.shares.sweep(lambda shard: shard.snapshot_cold(), finished)
 
     def _begin_pruning(self, coordinator: Coordinator[ShareShard]) -> RecordDeletion | None:
         partition, offset = coordinator.partition, coordinator.shard.image.needed_since

@@ -71,8 +71,6 @@ class TransactionCoordinator:
         self._clock = clock
         self.markers = markers
         self.stats = TransactionStats()
-        self._is_aborting = False
-        self._is_forgetting = False
 
         def shard_type() -> ShardType[TransactionShard]:
             # Imported with the first transaction: what the broker imports before it is ready has a budget of 150 ms.
@@ -122,10 +120,12 @@ class TransactionCoordinator:
         """Load the transactions, and end those that were being ended; from now on transactions and ids expire."""
         self.transactions.start()
         self._scheduler.every(
-            self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_timed_out
+            self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            self.transactions.sweeping(lambda shard: shard.abort_timed_out()),
         )
         self._scheduler.every(
-            self._settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_expired
+            self._settings.transaction_remove_expired_transaction_cleanup_interval_ms,
+            self.transactions.sweeping(lambda shard: shard.forget_expired()),
         )
 
     def stop(self) -> None:
@@ -227,28 +227,6 @@ class TransactionCoordinator:
         if not transactional_id:
             raise InvalidRequest("a transactional id is not empty")
         return self.transactions.of(transactional_id).shard
-
-    # Background work
-
-    def _abort_timed_out(self) -> None:
-        if self._is_aborting:
-            return
-        self._is_aborting = True
-
-        def finished() -> None:
-            self._is_aborting = False
-
-        self.transactions.sweep(lambda shard: shard.abort_timed_out(), finished)
-
-    def _forget_expired(self) -> None:
-        if self._is_forgetting:
-            return
-        self._is_forgetting = True
-
-        def finished() -> None:
-            self._is_forgetting = False
-
-        self.transactions.sweep(lambda shard: shard.forget_expired(), finished)
 
 
 def _for_leaders(codes: Sequence[ErrorCode]) -> Sequence[ErrorCode]:

@@ -3,6 +3,7 @@
 import errno
 import gc
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,25 @@ def test_a_sweep_ends_where_the_partition_is_gone(broker: InProcessBroker, toy: 
     broker.settle()
     assert len(toy.shards[0].values) == 10
     assert ended == [True]
+
+
+def test_a_sweeping_job_is_left_out_while_its_last_sweep_goes_on(broker: InProcessBroker, toy: Toy) -> None:
+    begun: list[Register] = []
+
+    def pieces(shard: Register) -> Iterator[None]:
+        begun.append(shard)
+        yield None
+
+    job = toy.runtime.sweeping(pieces)
+
+    async def twice() -> None:
+        job()
+        job()
+
+    for times in (1, 2):
+        broker.run(twice())
+        broker.settle()
+        assert begun == toy.shards * times
 
 
 def test_a_sweep_of_nothing_ends_at_once(broker: InProcessBroker) -> None:
