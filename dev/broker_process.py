@@ -12,7 +12,8 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from types import TracebackType
+from typing import IO, Self
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = Path(os.environ.get("OTTLA_TEST_PACKAGES", REPOSITORY))
@@ -31,7 +32,7 @@ class BrokerProcess:
     """A data directory and the broker process on it, which may be killed, stopped and started again.
 
     The first start takes any free port (or `port`), every later start the same port, so that clients find the broker.
-    The stderr of all its processes is in `log_path`.
+    The stderr of all its processes is in `log_path`. A `with` starts the broker and closes it.
     """
 
     packages = PACKAGES
@@ -51,6 +52,13 @@ class BrokerProcess:
         self.ready_line = ""
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self.close()
 
     @property
     def bootstrap(self) -> str:

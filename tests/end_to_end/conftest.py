@@ -47,23 +47,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     if bootstrap := os.environ.get("OTTLA_TEST_BOOTSTRAP"):
         yield RunningBroker(bootstrap, directory)
         return
-    process = broker_for_tests(directory, settings={**RETENTION_COMES_LATER, **SHORT_SESSIONS})
-    process.start()
-    try:
+    with broker_for_tests(directory, settings={**RETENTION_COMES_LATER, **SHORT_SESSIONS}) as process:
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker that a test may kill, stop and start; it runs already."""
-    process = broker_for_tests(tmp_path)
-    process.start()
-    try:
+    with broker_for_tests(tmp_path) as process:
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture

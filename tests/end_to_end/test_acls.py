@@ -41,11 +41,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
             ),
         },
     )
-    broker.start()
-    try:
+    with broker:
         yield broker
-    finally:
-        broker.close()
 
 
 def test_a_stock_consumer_and_producer_may_what_confluents_administrator_allows(guarded: SaslBroker) -> None:

@@ -36,12 +36,8 @@ UNSET = {
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = broker_for_tests(tmp_path)
-    process.start()
-    try:
+    with broker_for_tests(tmp_path) as process:
         yield process
-    finally:
-        process.close()
 
 
 def described(broker: BrokerProcess) -> dict[str, ConfigEntry]:

@@ -50,12 +50,8 @@ VALUE_BYTES = 300
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path, settings=SETTINGS)
-    process.start()
-    try:
+    with BrokerProcess(tmp_path, settings=SETTINGS) as process:
         yield process
-    finally:
-        process.close()
 
 
 class Updates:

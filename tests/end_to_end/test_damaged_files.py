@@ -26,11 +26,8 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         tmp_path, port=port_below_client_ports(),
         settings={"log.segment.bytes": "1048576", "log.retention.ms": "-1"},
     )  # fmt: skip
-    process.start()
-    try:
+    with process:
         yield process
-    finally:
-        process.close()
 
 
 def fill(broker: BrokerProcess, topic: str) -> Path:

@@ -29,11 +29,8 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process = broker_for_tests(
         tmp_path, settings={"log.dirs": directories, "replica.high.watermark.checkpoint.interval.ms": "50"}
     )
-    process.start()
-    try:
+    with process:
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture

@@ -26,12 +26,8 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def strict_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that does not take everybody."""
-    process = broker_for_tests(tmp_path_factory.mktemp("strict-broker"), settings=SETTINGS)
-    process.start()
-    try:
+    with broker_for_tests(tmp_path_factory.mktemp("strict-broker"), settings=SETTINGS) as process:
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture

@@ -41,12 +41,8 @@ def broker_and_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     port = port_below_client_ports()
     with FrameProxy(("127.0.0.1", port), on_answer=answers.passes) as proxy:
         advertised = f"PLAINTEXT://127.0.0.1:{proxy.port}"
-        process = broker_for_tests(directory, settings={"advertised.listeners": advertised}, port=port)
-        process.start()
-        try:
+        with broker_for_tests(directory, settings={"advertised.listeners": advertised}, port=port) as process:
             yield process, f"127.0.0.1:{proxy.port}", answers
-        finally:
-            process.close()
 
 
 def test_an_idempotent_producer_writes_in_order(client: Client, new_topic: Callable[..., str]) -> None:

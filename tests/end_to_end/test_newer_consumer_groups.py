@@ -30,12 +30,8 @@ Join = Callable[..., SeenMember]
 @pytest.fixture
 def quick_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker whose members of the newer protocol send a heartbeat every 200 ms."""
-    process = broker_for_tests(tmp_path, settings=QUICK)
-    process.start()
-    try:
+    with broker_for_tests(tmp_path, settings=QUICK) as process:
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture

@@ -29,12 +29,10 @@ SEGMENT_BYTES = 1 << 20
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     paths = [str(tmp_path / name) for name in DIRECTORIES]
-    process = broker_for_tests(tmp_path, settings={"log.dirs": ",".join(paths), "log.segment.delete.delay.ms": "1000"})
-    process.start()
-    try:
+    with broker_for_tests(
+        tmp_path, settings={"log.dirs": ",".join(paths), "log.segment.delete.delay.ms": "1000"}
+    ) as process:
         yield process
-    finally:
-        process.close()
 
 
 class Writing:

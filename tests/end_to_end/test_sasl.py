@@ -20,13 +20,9 @@ from tests.support.tokens import CLAIMS, Issuer, first_message, key_set, unsigne
 
 @pytest.fixture(scope="module")
 def sasl_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
-    broker = SaslBroker(tmp_path_factory.mktemp("sasl"))
-    broker.start()
-    broker.set_password("alice", "wonder")
-    try:
+    with SaslBroker(tmp_path_factory.mktemp("sasl")) as broker:
+        broker.set_password("alice", "wonder")
         yield broker
-    finally:
-        broker.close()
 
 
 @pytest.fixture(params=MECHANISMS)
@@ -98,12 +94,8 @@ def tokens(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 "OAuthBearerUnsecuredValidatorCallbackHandler"
             ),
         }
-    broker = SaslBroker(directory, **{"sasl.enabled.mechanisms": "OAUTHBEARER", **settings})
-    broker.start()
-    try:
+    with SaslBroker(directory, **{"sasl.enabled.mechanisms": "OAUTHBEARER", **settings}) as broker:
         yield Tokens(broker, sign)
-    finally:
-        broker.close()
 
 
 def claims(**changed: Any) -> dict[str, Any]:

@@ -29,16 +29,12 @@ if not hasattr(confluent_kafka, "ShareConsumer"):
 @pytest.fixture
 def sharing_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker whose cluster has share groups."""
-    process = broker_for_tests(tmp_path)
-    process.start()
-    try:
+    with broker_for_tests(tmp_path) as process:
         with RawClient(process.bootstrap) as client:
             update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=2, upgrade_type=1)
             answer = client.ask(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
             assert answer.error_code == ErrorCode.NONE, answer
         yield process
-    finally:
-        process.close()
 
 
 def from_the_beginning(broker: BrokerProcess, group_id: str) -> None:

@@ -29,11 +29,8 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process = broker_for_tests(
         tmp_path, settings={"log.dirs": f"{tmp_path / 'data'},{tmp_path / 'more'}", "log.segment.delete.delay.ms": "0"}
     )
-    process.start()
-    try:
+    with process:
         yield process
-    finally:
-        process.close()
 
 
 def why_it_does_not_start(broker: BrokerProcess) -> str:

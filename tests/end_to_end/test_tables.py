@@ -32,12 +32,8 @@ SETTINGS = {
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = broker_for_tests(tmp_path, settings=SETTINGS)
-    process.start()
-    try:
+    with broker_for_tests(tmp_path, settings=SETTINGS) as process:
         yield process
-    finally:
-        process.close()
 
 
 class Reader:

@@ -21,12 +21,8 @@ BROKER, SET = 4, 0
 
 @pytest.fixture(scope="module")
 def tls_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
-    broker = TlsBroker(tmp_path_factory.mktemp("tls"))
-    broker.start()
-    try:
+    with TlsBroker(tmp_path_factory.mktemp("tls")) as broker:
         yield broker
-    finally:
-        broker.close()
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -26,11 +26,8 @@ def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process = broker_for_tests(
         tmp_path, settings={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
     )
-    process.start()
-    try:
+    with process:
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture
@@ -195,12 +192,10 @@ def test_offsets_are_committed_with_the_transaction(
 def test_what_is_transformed_in_transactions_is_there_once_though_everything_is_killed(
     tmp_path: Path, client: str
 ) -> None:
-    broker = broker_for_tests(tmp_path, settings=SETTINGS)
-    broker.start()
-    try:
-        with Transformation(broker, worker_command(client), tmp_path, random.Random(28)) as transformation:
-            for _ in range(10):
-                transformation.kill_something()
-            assert transformation.finish() == []
-    finally:
-        broker.close()
+    with (
+        broker_for_tests(tmp_path, settings=SETTINGS) as broker,
+        Transformation(broker, worker_command(client), tmp_path, random.Random(28)) as transformation,
+    ):
+        for _ in range(10):
+            transformation.kill_something()
+        assert transformation.finish() == []

@@ -202,13 +202,9 @@ def capture(name: str, libraries: str, meaning: Meaning) -> None:
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}",
             "group.initial.rebalance.delay.ms": "0",
         }
-        kafka = ApacheKafka(Path(directory), settings=settings, port=port, libraries=libraries)
-        kafka.start()
-        try:
+        with ApacheKafka(Path(directory), settings=settings, port=port, libraries=libraries) as kafka:
             await_coordinator(ParityExchange("golden", kafka, Normaliser()))
             job(f"127.0.0.1:{proxy.port}")
-        finally:
-            kafka.close()
     write(name, exchanges, meaning)
 
 

@@ -82,15 +82,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that all programs share; each test keeps to topics of its own."""
-    process = broker_for_tests(tmp_path_factory.mktemp("broker"), settings=RETENTION_COMES_LATER)
-    process.start()
-    if against_apache_kafka():  # whose coordinator refuses what comes before its topic is there
-        with GroupVisitor(process.bootstrap) as visitor:
-            visitor.await_coordinator()
-    try:
+    with broker_for_tests(tmp_path_factory.mktemp("broker"), settings=RETENTION_COMES_LATER) as process:
+        if against_apache_kafka():  # whose coordinator refuses what comes before its topic is there
+            with GroupVisitor(process.bootstrap) as visitor:
+                visitor.await_coordinator()
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture(scope="session")

@@ -24,12 +24,8 @@ AUTHORIZER: Final = {
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[SaslBroker]:
-    broker = SaslBroker(tmp_path, **AUTHORIZER)
-    broker.start()
-    try:
+    with SaslBroker(tmp_path, **AUTHORIZER) as broker:
         yield broker
-    finally:
-        broker.close()
 
 
 def test_permissions_are_given_listed_and_taken(java: JavaTools, guarded: SaslBroker, tmp_path: Path) -> None:

@@ -24,12 +24,8 @@ NOT_DOWN_BY_UPGRADE = (
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker whose features no other file's tests see."""
-    process = broker_for_tests(tmp_path_factory.mktemp("features"))
-    process.start()
-    try:
+    with broker_for_tests(tmp_path_factory.mktemp("features")) as process:
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture(scope="module")

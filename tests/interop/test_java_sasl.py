@@ -16,12 +16,8 @@ _MODULES = {"PLAIN": "plain.PlainLoginModule", "SCRAM-SHA-512": "scram.ScramLogi
 
 @pytest.fixture
 def sasl_broker(tmp_path: Path) -> Iterator[SaslBroker]:
-    broker = SaslBroker(tmp_path, **{"delegation.token.secret.key": "topsecret"})
-    broker.start()
-    try:
+    with SaslBroker(tmp_path, **{"delegation.token.secret.key": "topsecret"}) as broker:
         yield broker
-    finally:
-        broker.close()
 
 
 def login(directory: Path, mechanism: str, user: str, password: str, more: str = "") -> tuple[str, str]:

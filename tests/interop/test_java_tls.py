@@ -14,12 +14,8 @@ from tests.support.tls_broker import KEYSTORE, TlsBroker
 
 @pytest.fixture
 def tls_broker(tmp_path: Path) -> Iterator[TlsBroker]:
-    broker = TlsBroker(tmp_path, **{"delegation.token.secret.key": "topsecret"})
-    broker.start()
-    try:
+    with TlsBroker(tmp_path, **{"delegation.token.secret.key": "topsecret"}) as broker:
         yield broker
-    finally:
-        broker.close()
 
 
 def alice(broker: TlsBroker) -> tuple[str, str]:

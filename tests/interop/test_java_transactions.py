@@ -36,14 +36,12 @@ def epochs(broker: BrokerProcess) -> list[int]:
 
 @pytest.mark.timeout(900)
 def test_what_is_transformed_is_there_once_though_everything_is_killed(command: list[str], tmp_path: Path) -> None:
-    broker = broker_for_tests(tmp_path, settings=SETTINGS)
-    broker.start()
-    try:
-        with Transformation(broker, command, tmp_path, random.Random(890)) as transformation:
-            for _ in range(10):
-                transformation.kill_something()
-            assert transformation.finish() == []
-            # In version 2 each transaction ends with a new epoch, before that a start begins one or two.
-            assert sum(epochs(broker)) > 2 * (WORKERS + transformation.revived)
-    finally:
-        broker.close()
+    with (
+        broker_for_tests(tmp_path, settings=SETTINGS) as broker,
+        Transformation(broker, command, tmp_path, random.Random(890)) as transformation,
+    ):
+        for _ in range(10):
+            transformation.kill_something()
+        assert transformation.finish() == []
+        # In version 2 each transaction ends with a new epoch, before that a start begins one or two.
+        assert sum(epochs(broker)) > 2 * (WORKERS + transformation.revived)

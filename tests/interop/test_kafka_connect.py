@@ -58,13 +58,9 @@ WORKER: Final = {
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = broker_for_tests(tmp_path, settings=SETTINGS)
-    process.start()
-    connect("confluent-kafka", process.bootstrap).create_topic(NUMBERS)
-    try:
+    with broker_for_tests(tmp_path, settings=SETTINGS) as process:
+        connect("confluent-kafka", process.bootstrap).create_topic(NUMBERS)
         yield process
-    finally:
-        process.close()
 
 
 class Connect:

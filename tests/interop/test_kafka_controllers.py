@@ -72,11 +72,8 @@ def kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ApacheKafk
     jars = str(installed(lambda: programs.kafka_libraries(request.param)))
     process = ApacheKafka(tmp_path / "kafka", settings=SETTINGS, port=port_below_client_ports(), libraries=jars)
     process.heap, process.quick_start, process.features = "512M", True, UNSUPPORTED
-    process.start()
-    try:
+    with process:
         yield process
-    finally:
-        process.close()
 
 
 class Following:

@@ -49,12 +49,9 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     directory = tmp_path_factory.mktemp("kafka")
     process = ApacheKafka(directory, settings=FEW_INTERNAL_PARTITIONS, port=port_below_client_ports(), libraries=jars)
     process.heap, process.quick_start = "512M", True
-    process.start()
-    try:
+    with process:
         connect("confluent-kafka", process.bootstrap).create_topic("orders", partitions=2)
         yield process
-    finally:
-        process.close()
 
 
 class Asking:

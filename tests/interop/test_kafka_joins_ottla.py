@@ -31,12 +31,8 @@ REPLICAS: Final = "2:1,1:2"
 def ottla(tmp_path: Path) -> Iterator[BrokerProcess]:
     port = port_below_client_ports()
     listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}"
-    process = BrokerProcess(tmp_path / "ottla", settings={**OTTLA, "listeners": listeners}, port=port)
-    process.start()
-    try:
+    with BrokerProcess(tmp_path / "ottla", settings={**OTTLA, "listeners": listeners}, port=port) as process:
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture(params=[KAFKA_VERSION, BEFORE])
@@ -49,11 +45,8 @@ def kafka(request: pytest.FixtureRequest, ottla: BrokerProcess, tmp_path: Path) 
         libraries=str(installed(lambda: programs.kafka_libraries(request.param))),
         port=port_below_client_ports(above=ottla.port + 1),
     )
-    broker.start()
-    try:
+    with broker:
         yield broker
-    finally:
-        broker.close()
 
 
 class ControllerTools:

@@ -36,12 +36,8 @@ def broker_as_expected(tmp_path: Path) -> Iterator[BrokerProcess]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
     }
-    process = broker_for_tests(tmp_path, settings=settings, port=port)
-    process.start()
-    try:
+    with broker_for_tests(tmp_path, settings=settings, port=port) as process:
         yield process
-    finally:
-        process.close()
 
 
 def implied_version(bootstrap: str) -> str:

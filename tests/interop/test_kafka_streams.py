@@ -48,15 +48,11 @@ def command() -> list[str]:
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker that soon gives up what was killed."""
-    process = broker_for_tests(tmp_path, settings=SETTINGS)
-    process.start()
-    client = connect("confluent-kafka", process.bootstrap)
-    for topic in (LINES, COUNTS):
-        client.create_topic(topic, partitions=len(PLACES))
-    try:
+    with broker_for_tests(tmp_path, settings=SETTINGS) as process:
+        client = connect("confluent-kafka", process.bootstrap)
+        for topic in (LINES, COUNTS):
+            client.create_topic(topic, partitions=len(PLACES))
         yield process
-    finally:
-        process.close()
 
 
 class Lines:

@@ -48,12 +48,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     settings = {
         **RETENTION_COMES_LATER, **FEW_INTERNAL_PARTITIONS, "transaction.partition.verification.enable": "false",
     }  # fmt: skip
-    process = broker_for_tests(tmp_path_factory.mktemp("unverified"), settings=settings)
-    process.start()
-    try:
+    with broker_for_tests(tmp_path_factory.mktemp("unverified"), settings=settings) as process:
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture(scope="module")

@@ -40,11 +40,8 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
     process = BrokerProcess(
         tmp_path_factory.mktemp("scraped"), settings={"ottla.prometheus.listener": metrics}, port=port
     )
-    process.start()
-    try:
+    with process:
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture(scope="module")

@@ -34,23 +34,15 @@ class Way(NamedTuple):
 
 @pytest.fixture(scope="module")
 def sasl_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
-    broker = SaslBroker(tmp_path_factory.mktemp("sasl"))
-    broker.start()
-    broker.set_password("alice", "wonder")
-    try:
+    with SaslBroker(tmp_path_factory.mktemp("sasl")) as broker:
+        broker.set_password("alice", "wonder")
         yield broker
-    finally:
-        broker.close()
 
 
 @pytest.fixture(scope="module")
 def tls_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
-    broker = TlsBroker(tmp_path_factory.mktemp("tls"))
-    broker.start()
-    try:
+    with TlsBroker(tmp_path_factory.mktemp("tls")) as broker:
         yield broker
-    finally:
-        broker.close()
 
 
 @pytest.fixture

@@ -101,23 +101,15 @@ def connector() -> list[Path]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that tests share; each keeps to topics of its own."""
-    process = BrokerProcess(tmp_path_factory.mktemp("broker"), settings=RETENTION_COMES_LATER)
-    process.start()
-    try:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), settings=RETENTION_COMES_LATER) as process:
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker that a test may kill, stop and start; it runs already."""
-    process = BrokerProcess(tmp_path / "broker")
-    process.start()
-    try:
+    with BrokerProcess(tmp_path / "broker") as process:
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture

@@ -35,11 +35,8 @@ def kafka(tmp_path: Path) -> Iterator[ApacheKafka]:
     }  # fmt: skip
     process = ApacheKafka(tmp_path / "kafka", settings=settings, port=port_below_client_ports(), libraries=str(jars))
     process.heap = "512M"
-    process.start()
-    try:
+    with process:
         yield process
-    finally:
-        process.close()
 
 
 def consumed(kafka: ApacheKafka, *, isolation: str) -> list[Row]:

@@ -40,13 +40,9 @@ Row = tuple[bytes | None, bytes | None, int]
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = broker_for_tests(tmp_path / "broker", settings=SETTINGS)
-    process.start()
-    connect("confluent-kafka", process.bootstrap).create_topic(TOPIC, configs=COMPACTED)
-    try:
+    with broker_for_tests(tmp_path / "broker", settings=SETTINGS) as process:
+        connect("confluent-kafka", process.bootstrap).create_topic(TOPIC, configs=COMPACTED)
         yield process
-    finally:
-        process.close()
 
 
 @contextmanager
@@ -123,11 +119,8 @@ def test_an_archive_of_a_topic_that_is_cleaned_between_and_during_runs_is_whole_
     assert archived.manifest.topics[TOPIC].partitions[0].until_offset == len(updates.sent)
     second = broker_for_tests(tmp_path / "second")
     restored(dest, second.data_directory, "--config", "cleanup.policy=compact")
-    second.start()
-    try:
+    with second:
         again = connect("kafka-python", second.bootstrap).consume_all(TOPIC)
-    finally:
-        second.close()
     assert table(again) == table(updates.sent)
     for one in again:
         sent = updates.sent[one.offset]

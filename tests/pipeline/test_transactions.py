@@ -56,12 +56,9 @@ def broker_on(directory: Path) -> Iterator[BrokerProcess]:
     """A broker on a directory, which leaves the open transaction open."""
     process = BrokerProcess(directory.parent, settings={**NO_TIMEOUTS, "log.dirs": str(directory)})
     process.data_directory = directory
-    process.start()
-    try:
+    with process:
         yield process
         process.stop()
-    finally:
-        process.close()
 
 
 class Consumed(NamedTuple):

@@ -49,11 +49,8 @@ def kafka(tmp_path: Path, kafka_libraries: Path) -> Iterator[BrokerProcess]:
     """An Apache Kafka of its own, running."""
     process = ApacheKafka(tmp_path / "kafka", settings=None, port=0, libraries=str(kafka_libraries))
     process.heap = "512M"
-    process.start()
-    try:
+    with process:
         # Its port is open before it counts itself among the brokers, and can put a topic anywhere.
         client = connect("confluent-kafka", process.bootstrap)
         until(lambda: client.cluster().brokers != (), "a broker in the metadata")
         yield process
-    finally:
-        process.close()

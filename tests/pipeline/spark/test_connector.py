@@ -172,12 +172,8 @@ def test_a_stream_that_is_killed_writes_each_row_once(
 @pytest.fixture
 def quiet_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker that nobody asks but the connector."""
-    process = BrokerProcess(tmp_path / "broker")
-    process.start()
-    try:
+    with BrokerProcess(tmp_path / "broker") as process:
         yield process
-    finally:
-        process.close()
 
 
 WRITES = {("ApiVersions", 4), ("InitProducerId", 5), ("Metadata", 12), ("Produce", 11)}

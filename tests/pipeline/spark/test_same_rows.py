@@ -135,11 +135,8 @@ def apache_kafka(tmp_path: Path) -> Iterator[ApacheKafka]:
     settings = {"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "0.01"}
     process = ApacheKafka(tmp_path / "kafka", settings=settings, port=0, libraries=str(libraries))
     process.heap = "512M"
-    process.start()
-    try:
+    with process:
         yield process
-    finally:
-        process.close()
 
 
 def test_aborted_and_open_transactions_and_compacted_topics_beside_apache_kafka(

@@ -27,12 +27,8 @@ def test_beside_the_broker_and_without_it_a_job_has_the_rows_of_its_isolation_le
         for isolation, offsets in OFFSETS.items():
             frame = from_kafka_log(spark, directory, subscribe=TOPIC, kafka_isolation_level=isolation)
             assert [row.offset for row in rows_of(frame)] == offsets
-    broker = BrokerProcess(tmp_path, settings=NO_TIMEOUTS)
-    broker.start()
-    try:
+    with BrokerProcess(tmp_path, settings=NO_TIMEOUTS) as broker:
         seen = same_rows(spark, broker.data_directory, broker.bootstrap, [TOPIC])
-    finally:
-        broker.close()
     assert {isolation: [row.offset for row in rows] for isolation, rows in seen.items()} == OFFSETS
 
 
