@@ -23,6 +23,7 @@ from broker.control.calls import CannotDo
 from broker.control.files import GoesWrong, TestFiles, all_is_well
 from broker.control.happenings import Happenings, TellingClock
 from broker.network.socket_options import SocketOptions, bound_socket
+from broker.runtime import loggers
 from broker.runtime.clock import Clock, LoopClock
 from broker.runtime.manual_clock import ManualClock
 from broker.server.broker_server import BrokerServer
@@ -58,6 +59,8 @@ class BrokerHost:
         self._brokers = 0
         """How many brokers there have been."""
         self._changing = asyncio.Lock()
+        self._log_levels = loggers.own_levels()
+        """As each broker has them at its start; a client may change them."""
         self.is_ending = False
         """No broker follows the broker of now; what takes long ends early."""
         self._server: BrokerServer | None = None
@@ -129,6 +132,7 @@ class BrokerHost:
     async def _start(self, prepare: Prepare) -> None:
         self._brokers += 1
         self._bound = 0
+        loggers.restore_levels(self._log_levels)
         prepare(self.data_directory)
         self.clock = self._make_clock()
         for begin in self.on_change:

@@ -51,8 +51,11 @@ _DEFAULTS: Final = {
     "ottla.replication.factor.clamp": "true",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
 }
 """What a broker for tests has where its settings say nothing."""
 

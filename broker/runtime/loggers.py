@@ -1,7 +1,7 @@
 """The broker's loggers and their levels under Kafka's names (KIP-412)."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 ROOT: Final = "root"
@@ -46,6 +46,18 @@ def set_level(name: str, level: str) -> None:
 def unset_level(name: str) -> None:
     """Let a logger, which is not the root, inherit the level of its parent."""
     _logger(name).setLevel(logging.NOTSET)
+
+
+def own_levels() -> dict[str, int]:
+    """The levels of the broker's loggers that do not inherit theirs, the root among them."""
+    names = [ROOT, *filter(is_known, logging.root.manager.loggerDict)]
+    return {name: level for name in names if (level := _logger(name).level) != logging.NOTSET}
+
+
+def restore_levels(levels: Mapping[str, int]) -> None:
+    """Let the loggers have the levels that `own_levels` has returned; loggers that are new inherit theirs."""
+    for name in own_levels().keys() | levels:
+        _logger(name).setLevel(levels.get(name, logging.NOTSET))
 
 
 def _logger(name: str) -> logging.Logger:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.control.places import names_of
+from broker.runtime.loggers import ROOT
 from broker.security.acls.codes import ANY
 from config.resources import ConfigResource
 from ottla.testing import Broker, BrokerError
@@ -23,6 +24,7 @@ from protocol.messages.cluster import DescribeClusterRequest
 from protocol.messages.committed_offsets import OffsetFetchRequest
 from protocol.messages.config_resources import ListConfigResourcesRequest
 from protocol.messages.configs import DescribeConfigsRequest
+from protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups import DescribeGroupsRequest, ListGroupsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
@@ -33,9 +35,20 @@ from protocol.messages.producers import DescribeProducersRequest
 from protocol.messages.quorum import DescribeQuorumRequest
 from protocol.messages.reassignments import ListPartitionReassignmentsRequest
 from protocol.messages.scram_credentials import DescribeUserScramCredentialsRequest
+from protocol.messages.share_groups import ShareGroupDescribeRequest
 from protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
 from storage.batch.records import Record, encode_batch
-from tests.support.leftovers import GROUP, LEFTOVERS, SETTINGS, TOPIC, TRANSACTIONAL_ID, CarelessTest
+from tests.support.leftovers import (
+    GROUP,
+    LEFTOVERS,
+    LOGGER,
+    NEWER_GROUP,
+    SETTINGS,
+    SHARE_GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    CarelessTest,
+)
 from tests.support.raw_client import RawClient
 from tests.support.requests import fetch_request, produce_request
 
@@ -47,8 +60,11 @@ MOST_TESTS: Final = 4
 _MINUTE_MS: Final = 60_000
 
 
-def _resource(kind: int, name: str) -> DescribeConfigsRequest.Resource:
-    return DescribeConfigsRequest.Resource(resource_type=kind, resource_name=name, configuration_keys=None)
+def _resource(kind: int, name: str, *keys: str) -> DescribeConfigsRequest.Resource:
+    """All configs of the resource, or those with ``keys``."""
+    return DescribeConfigsRequest.Resource(
+        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+    )
 
 
 def _list_offsets(timestamp: int) -> ListOffsetsRequest:
@@ -63,6 +79,8 @@ LOOKS: Final[list[tuple[Any, int]]] = [
     (DescribeQuorumRequest(topics=[]), 1),
     (ListGroupsRequest(), 5),
     (DescribeGroupsRequest(groups=[GROUP]), 5),
+    (ConsumerGroupDescribeRequest(group_ids=[NEWER_GROUP], include_authorized_operations=True), 1),
+    (ShareGroupDescribeRequest(group_ids=[SHARE_GROUP], include_authorized_operations=True), 1),
     (OffsetFetchRequest(groups=[OffsetFetchRequest.Group(group_id=GROUP, topics=None)]), 8),
     (ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 1),
     (DescribeTransactionsRequest(transactional_ids=[TRANSACTIONAL_ID]), 0),
@@ -75,7 +93,7 @@ LOOKS: Final[list[tuple[Any, int]]] = [
             resources=[
                 _resource(ConfigResource.BROKER, ""),
                 _resource(ConfigResource.BROKER, "1"),
-                _resource(ConfigResource.BROKER_LOGGER, "1"),
+                _resource(ConfigResource.BROKER_LOGGER, "1", ROOT, LOGGER),  # others come as modules are imported
                 _resource(ConfigResource.GROUP, GROUP),
                 _resource(ConfigResource.TOPIC, TOPIC),
             ],

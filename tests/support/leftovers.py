@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
+from broker.metadata.image.features import SHARE_VERSION
 from broker.request.permissions import Operation, ResourceType
 from broker.security.acls.codes import PatternType, PermissionType
 from config.resources import ConfigResource
@@ -17,6 +20,7 @@ from protocol.messages.acls import CreateAclsRequest
 from protocol.messages.client_quotas import AlterClientQuotasRequest
 from protocol.messages.committed_offsets import OffsetCommitRequest
 from protocol.messages.configs import IncrementalAlterConfigsRequest
+from protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from protocol.messages.delegation_tokens import CreateDelegationTokenRequest
 from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.messages.features import UpdateFeaturesRequest
@@ -26,6 +30,8 @@ from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from protocol.messages.scram_credentials import AlterUserScramCredentialsRequest
+from protocol.messages.share_fetch import ShareFetchRequest
+from protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from storage.batch.records import Record, encode_batch
 from tests.support.raw_client import RawClient
@@ -47,6 +53,9 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 TOPIC: Final = "left"
 GROUP: Final = "left-group"
+NEWER_GROUP: Final = "left-newer-group"
+SHARE_GROUP: Final = "left-share-group"
+LOGGER: Final = "broker.network.socket_server"
 TRANSACTIONAL_ID: Final = "left-transaction"
 USER: Final = "left-user"
 CLIENT_ID: Final = "left-client"
@@ -91,6 +100,12 @@ class CarelessTest:
         if name not in {topic.name for topic in self.ask(MetadataRequest(topics=None), 9).topics}:
             configs = {key.replace("_", "."): value for key, value in configs.items()}
             self.kafka.create_topic(name, partitions=2, configs={"max.message.bytes": "100000", **configs})
+
+    def configure(self, kind: int, name: str, config: str, value: str) -> None:
+        """Set a config of a broker, a topic or a group."""
+        setting = IncrementalAlterConfigsRequest.Resource.Config(name=config, config_operation=_SET, value=value)
+        resource = IncrementalAlterConfigsRequest.Resource(resource_type=kind, resource_name=name, configs=[setting])
+        self.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
 
     def until_coordinated(self, key_type: int, key: str, ask: Callable[[], int]) -> None:
         """Ask until the coordinator of a group or transactional id answers; ``ask`` returns the error code."""
@@ -151,6 +166,63 @@ def _members(test: CarelessTest) -> None:
     test.kafka.wait_for(group=group, members=2)
 
 
+def _newer_members(test: CarelessTest) -> None:
+    """A member of the newer protocol with partitions that it owes to another member (KIP-848)."""
+    test.make_topic()
+    for member_id in ("first", "second"):
+        joins = ConsumerGroupHeartbeatRequest(
+            group_id=NEWER_GROUP,
+            member_id=member_id,
+            member_epoch=0,
+            rebalance_timeout_ms=_QUARTER_OF_AN_HOUR_MS,
+            subscribed_topic_names=[TOPIC],
+            topic_partitions=[],
+        )
+        test.until_coordinated(_OF_GROUP, NEWER_GROUP, lambda joins=joins: int(test.ask(joins, 1).error_code))
+
+
+def _sharing_members(test: CarelessTest) -> None:
+    """A member of a share group that has acquired a record, and waits for more (KIP-932)."""
+    update = UpdateFeaturesRequest.FeatureUpdate(feature=SHARE_VERSION, max_version_level=1)
+    test.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)
+    test.configure(ConfigResource.GROUP, SHARE_GROUP, "share.auto.offset.reset", "earliest")
+    _records(test)
+    member_id = urlsafe_b64encode(next(test.numbers).to_bytes(16)).decode().rstrip("=")
+    member = test.connect()
+    beat = ShareGroupHeartbeatRequest(
+        group_id=SHARE_GROUP, member_id=member_id, member_epoch=0, subscribed_topic_names=[TOPIC]
+    )
+    assigned: list[Any] = []
+
+    def is_assigned() -> bool:
+        test.until_coordinated(_OF_GROUP, SHARE_GROUP, lambda: int(test.ask(beat, 1).error_code))
+        assigned[:] = test.ask(beat, 1).assignment.topic_partitions
+        return bool(assigned)
+
+    until(is_assigned, "an assignment")
+    [topic] = assigned
+    fetch = ShareFetchRequest(
+        group_id=SHARE_GROUP,
+        member_id=member_id,
+        share_session_epoch=0,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_records=100,
+        batch_size=100,
+        topics=[
+            ShareFetchRequest.Topic(
+                topic_id=topic.topic_id,
+                partitions=[
+                    ShareFetchRequest.Topic.Partition(partition_index=0, acknowledgement_batches=[]),
+                ],
+            )
+        ],
+        forgotten_topics_data=[],
+    )
+    member.ask(fetch, 1)
+    member.send(dataclasses.replace(fetch, share_session_epoch=1, max_wait_ms=_QUARTER_OF_AN_HOUR_MS, topics=[]), 1)
+
+
 def _transaction(test: CarelessTest) -> None:
     """A transaction that is open, with a record."""
     test.make_topic()
@@ -185,19 +257,11 @@ def _producer_id(test: CarelessTest) -> None:
 
 
 def _configs(test: CarelessTest) -> None:
-    """Settings of all brokers, of this broker, and of a group."""
-    of_resource = IncrementalAlterConfigsRequest.Resource
-
-    def resource(kind: int, name: str, config: str, value: str) -> Any:
-        setting = of_resource.Config(name=config, config_operation=_SET, value=value)
-        return of_resource(resource_type=kind, resource_name=name, configs=[setting])
-
-    resources = [
-        resource(ConfigResource.BROKER, "", "log.retention.ms", "3600000"),
-        resource(ConfigResource.BROKER, "1", "log.cleaner.threads", "2"),
-        resource(ConfigResource.GROUP, GROUP, "consumer.session.timeout.ms", "50000"),
-    ]
-    test.ask(IncrementalAlterConfigsRequest(resources=resources), 1)
+    """Settings of all brokers, of this broker, of one of its loggers, and of a group."""
+    test.configure(ConfigResource.BROKER, "", "log.retention.ms", "3600000")
+    test.configure(ConfigResource.BROKER, "1", "log.cleaner.threads", "2")
+    test.configure(ConfigResource.BROKER_LOGGER, "1", LOGGER, "DEBUG")
+    test.configure(ConfigResource.GROUP, GROUP, "consumer.session.timeout.ms", "50000")
 
 
 def _acls(test: CarelessTest) -> None:
@@ -294,6 +358,8 @@ LEFTOVERS: Final[Mapping[str, Callable[[CarelessTest], None]]] = {
     "compaction": _compaction,
     "committed offsets": _committed_offsets,
     "members": _members,
+    "newer members": _newer_members,
+    "sharing members": _sharing_members,
     "transaction": _transaction,
     "producer id": _producer_id,
     "configs": _configs,
