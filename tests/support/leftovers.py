@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
-from broker.metadata.image.features import SHARE_VERSION
 from broker.request.permissions import Operation, ResourceType
 from broker.security.acls.codes import PatternType, PermissionType
 from config.resources import ConfigResource
@@ -183,8 +182,6 @@ def _newer_members(test: CarelessTest) -> None:
 
 def _sharing_members(test: CarelessTest) -> None:
     """A member of a share group that has acquired a record, and waits for more (KIP-932)."""
-    update = UpdateFeaturesRequest.FeatureUpdate(feature=SHARE_VERSION, max_version_level=1)
-    test.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)
     test.configure(ConfigResource.GROUP, SHARE_GROUP, "share.auto.offset.reset", "earliest")
     _records(test)
     member_id = urlsafe_b64encode(next(test.numbers).to_bytes(16)).decode().rstrip("=")
