@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from storage.check.findings import Findings
 from storage.check.log_check import Claims
@@ -22,6 +23,10 @@ from storage.errors import CorruptCheckpoint, WrongDirectory
 from storage.files import FileSystem
 from storage.log_dir import METADATA_DIR_NAME, NOT_LOGS
 from storage.topic_partition import MISNAMED, TopicPartition, parse_dir_name
+
+_OF_THE_PAST: Final = (CLEANER_OFFSETS, HIGH_WATERMARKS)
+"""Checkpoints that may name partitions which are gone: the first is written when something is cleaned, and Kafka writes
+the second only in directories that have partitions left."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,8 +109,7 @@ def _checkpoint(
         return None
     if not files.exists(path):
         return None
-    # The cleaner's is only written when something is cleaned: it may name what is gone since.
-    if directory.was_clean and name != CLEANER_OFFSETS:
+    if directory.was_clean and name not in _OF_THE_PAST:
         for topic_partition in offsets:
             if topic_partition not in directory.logs:
                 findings.damage(path, f"an offset of {topic_partition}", "partitions of this directory only")

@@ -466,6 +466,15 @@ def test_a_checkpoint_that_the_log_does_not_bear_out_is_damage(
     assert found is None or damages[0][1] == found
 
 
+@pytest.mark.parametrize("name", ["replication-offset-checkpoint", "cleaner-offset-checkpoint"])
+def test_some_checkpoints_may_name_partitions_that_are_gone(whole: Path, run_verify: Tool, name: str) -> None:
+    path = whole / name
+    known = path.read_text().splitlines()[2:] if path.exists() else []
+    path.write_text("\n".join(["0", str(len(known) + 1), *known, "gone 0 7", ""]))
+
+    assert run_verify(whole)[0] == 0
+
+
 def test_a_log_that_starts_behind_its_end_is_damage(whole: Path, run_verify: Tool) -> None:
     (whole / "log-start-offset-checkpoint").write_text("0\n1\norders 0 9999\n")
 
