@@ -69,6 +69,9 @@ def check_together(settings: BrokerSettings) -> None:
         )
     for name in ("session.timeout", "heartbeat.interval", "assignment.interval"):
         _check_between(settings, f"group.consumer.{name}.ms")
+        _check_between(settings, f"group.share.{name}.ms")
+    for name in ("delivery.count.limit", "record.lock.duration.ms", "partition.max.record.locks"):
+        _check_between(settings, f"group.share.{name}")
     for name in settings.group_consumer_assignors or ("",):
         if name not in ("uniform", "range"):
             raise InvalidConfig("group.consumer.assignors", name, "uniform, range, or both")

@@ -625,6 +625,11 @@ def test_no_connections_in_all_leave_those_of_the_inter_broker_listener() -> Non
             "which is 45000, and group.consumer.max.session.timeout.ms, which is 60000",
         ),
         (
+            {"group.share.delivery.count.limit": "3", "group.share.min.delivery.count.limit": "4"},
+            "group.share.delivery.count.limit is '3', expected between group.share.min.delivery.count.limit, which is "
+            "4, and group.share.max.delivery.count.limit, which is 10",
+        ),
+        (
             {"group.consumer.min.heartbeat.interval.ms": "20000"},
             "group.consumer.max.heartbeat.interval.ms is '15000', expected at least "
             "group.consumer.min.heartbeat.interval.ms, which is 20000",
