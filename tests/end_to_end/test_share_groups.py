@@ -7,15 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from config.resources import ConfigResource
 from dev.broker_process import BrokerProcess, broker_for_tests
 from dev.waiting import until
-from protocol.errors import ErrorCode
-from protocol.messages.configs import IncrementalAlterConfigsRequest
-from protocol.messages.features import UpdateFeaturesRequest
 from tests.support.clients import connect
 from tests.support.clients.share_worker import ShareWorker
-from tests.support.raw_client import RawClient
+from tests.support.sharing import from_the_beginning, have_share_groups
 
 JOBS = 1_000
 WORKERS = 10
@@ -30,26 +26,14 @@ if not hasattr(confluent_kafka, "ShareConsumer"):
 def sharing_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker whose cluster has share groups."""
     with broker_for_tests(tmp_path) as process:
-        with RawClient(process.bootstrap) as client:
-            update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=2, upgrade_type=1)
-            answer = client.ask(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
-            assert answer.error_code == ErrorCode.NONE, answer
+        have_share_groups(process.bootstrap)
         yield process
-
-
-def from_the_beginning(broker: BrokerProcess, group_id: str) -> None:
-    of_request = IncrementalAlterConfigsRequest.Resource
-    change = of_request.Config(name="share.auto.offset.reset", config_operation=0, value="earliest")
-    resource = of_request(resource_type=ConfigResource.GROUP, resource_name=group_id, configs=[change])
-    with RawClient(broker.bootstrap) as client:
-        answer = client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
-    assert answer.responses[0].error_code == ErrorCode.NONE, answer
 
 
 def test_every_job_is_done_although_workers_are_killed(sharing_broker: BrokerProcess) -> None:
     client = connect("confluent-kafka", sharing_broker.bootstrap)
     client.create_topic("jobs", partitions=3)
-    from_the_beginning(sharing_broker, "workers")
+    from_the_beginning(sharing_broker.bootstrap, "workers")
     jobs = [f"job {number}".encode() for number in range(JOBS)]
     producer = confluent_kafka.Producer({"bootstrap.servers": sharing_broker.bootstrap})
 

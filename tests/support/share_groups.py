@@ -22,6 +22,7 @@ from protocol.messages.share_fetch import (
 )
 from storage.batch.record_batch import CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT, BatchHeader
 from tests.support.broker import Client, InProcessBroker
+from tests.support.raw_client import RawClient
 
 KEY = SharePartitionKey("workers", bytes(range(16)), 0)
 
@@ -141,15 +142,18 @@ class ShareMember:
 
     def __init__(
         self,
-        broker: InProcessBroker,
+        broker: InProcessBroker | None,
         *topic_ids: bytes,
         group_id: str = "workers",
         member_id: str = "anna",
         version: int = 2,
-        client: Client | None = None,
+        client: Client | RawClient | None = None,
     ) -> None:
-        """``client``: the member's connection; None: a new one."""
-        self.client = broker.connect() if client is None else client
+        """``client``: the member's connection; None: a new connection to ``broker``."""
+        if client is None:
+            assert broker is not None, "a member has a broker or a connection"
+            client = broker.connect()
+        self.client = client
         self.group_id = group_id
         self.member_id = member_id
         self.version = version
