@@ -6,9 +6,11 @@ The loop turns in between, as in `survey`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from broker.coordinators.group.image import SHARE
 from broker.metrics.sources import MetricSources
 from broker.metrics.table import Row, label_text
 
@@ -36,15 +38,15 @@ class LimitedRows(Generic[RowT]):
         self.left_out = 0
         self._characters_left = MOST_CHARACTERS
 
-    @property
-    def has_space(self) -> bool:
-        """Whether another row may be added."""
-        return self._characters_left > 0
-
-    def add(self, row: RowT) -> None:
-        """Add a row; only while `has_space`."""
+    def offer(self, make: Callable[[], RowT]) -> RowT | None:
+        """Make a row and add it; None where rows do not fit any more."""
+        if self._characters_left <= 0:
+            self.left_out += 1
+            return None
+        row = make()
         self._characters_left -= len(row.labels)
         self.rows.append(row)
+        return row
 
 
 class GroupRow:
@@ -54,6 +56,16 @@ class GroupRow:
 
     def __init__(self, group: ListedGroup) -> None:
         self.labels = label_text(("consumergroup",), (group.group_id,))
+        self.members = group.members
+
+
+class ShareGroupRow:
+    """A row for a share group."""
+
+    __slots__ = ("labels", "members")
+
+    def __init__(self, group: ListedGroup) -> None:
+        self.labels = label_text(("group",), (group.group_id,))
         self.members = group.members
 
 
@@ -83,10 +95,11 @@ class PartitionOfGroupRow:
 class GroupSurvey:
     """The result of one pass over all groups."""
 
-    __slots__ = ("groups", "kinds", "offsets", "partitions", "states", "topics")
+    __slots__ = ("groups", "kinds", "offsets", "partitions", "share_groups", "states", "topics")
 
     def __init__(self) -> None:
         self.groups: LimitedRows[GroupRow] = LimitedRows()
+        self.share_groups: LimitedRows[ShareGroupRow] = LimitedRows()
         self.topics: LimitedRows[TopicOfGroupRow] = LimitedRows()
         self.partitions: LimitedRows[PartitionOfGroupRow] = LimitedRows()
         self.offsets = 0
@@ -97,7 +110,7 @@ class GroupSurvey:
 
     @property
     def left_out(self) -> int:
-        """How many rows did not fit and are left out."""
+        """How many rows did not fit and are left out, those of share groups excepted."""
         return self.groups.left_out + self.topics.left_out + self.partitions.left_out
 
 
@@ -146,26 +159,18 @@ class GroupSurveyor:
         row.lag += lag or 0
         if not self._tells_partitions:
             return
-        if survey.partitions.has_space:
-            survey.partitions.add(PartitionOfGroupRow(row, partition, offset, lag))
-        else:
-            survey.partitions.left_out += 1
+        survey.partitions.offer(partial(PartitionOfGroupRow, row, partition, offset, lag))
 
 
 def _count(group: ListedGroup, survey: GroupSurvey) -> None:
     survey.kinds[group.type] += 1
     survey.states[group.type, group.state] += 1
-    if survey.groups.has_space:
-        survey.groups.add(GroupRow(group))
+    if group.type == SHARE:
+        survey.share_groups.offer(partial(ShareGroupRow, group))
     else:
-        survey.groups.left_out += 1
+        survey.groups.offer(partial(GroupRow, group))
 
 
 def _new_topic(group_id: str, topic: str, survey: GroupSurvey) -> TopicOfGroupRow | None:
     """The row of a topic; None where rows do not fit any more."""
-    if not survey.topics.has_space:
-        survey.topics.left_out += 1
-        return None
-    row = TopicOfGroupRow(group_id, topic)
-    survey.topics.add(row)
-    return row
+    return survey.topics.offer(partial(TopicOfGroupRow, group_id, topic))

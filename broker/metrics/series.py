@@ -92,6 +92,12 @@ class Source(Protocol):
         """The values now; the loop may turn between two families."""
 
 
+def quantiles(counts: Sequence[int]) -> Iterator[tuple[str, int]]:
+    """The percentiles of a histogram's counts with their labels: each is the largest value of its bucket."""
+    for quantile, bound in zip(_QUANTILES, percentiles(counts, _SHARES), strict=True):
+        yield quantile, max(bound - 1, 0)
+
+
 class Counted(NamedTuple):
     """The figures of a histogram for one series."""
 
@@ -114,9 +120,9 @@ class Distribution(NamedTuple):
         yield Samples(
             self.quantiles,
             [
-                ((*series.labels, quantile), max(bound - 1, 0) / divisor)
+                ((*series.labels, quantile), value / divisor)
                 for series in counted
-                for quantile, bound in zip(_QUANTILES, percentiles(series.recent, _SHARES), strict=True)
+                for quantile, value in quantiles(series.recent)
             ],
         )
         yield Samples(self.totals, [(series.labels, series.total) for series in counted])

@@ -1,16 +1,14 @@
-"""Metrics of records on their way to share groups: sessions, fetches, acknowledgements, what is in flight, letters."""
+"""Metrics of records on their way to share groups: sessions, fetches, acknowledgements, letters."""
 
 from collections.abc import Iterator
 from typing import Final
 
-from broker.metrics.series import Family, Samples, counter, gauge, one
+from broker.metrics.series import Counted, Distribution, Family, Samples, counter, distribution, gauge, one
 from broker.metrics.sources import MetricSources
+from broker.runtime.histogram import CountedHistogram
 from broker.share.sessions import ShareSessionStats
-from broker.share.share_partitions import Hosted
 from broker.share.stats import ShareGroupStats
 from broker.share.window import AcknowledgeType
-
-_OF_PARTITION: Final = ("group", "topic", "partition")
 
 
 def _gauge(type_: str, name: str, help: str, *labels: str) -> Family:
@@ -20,6 +18,11 @@ def _gauge(type_: str, name: str, help: str, *labels: str) -> Family:
 def _counter(type_: str, name: str, help: str, *labels: str) -> Family:
     bean = _bean(type_, f"{name}PerSec", *labels)
     return counter(f"kafka_server_{type_.lower()}_{name.lower()}_total", help, *labels, bean=bean)
+
+
+def _distribution(type_: str, name: str, help: str, *labels: str) -> Distribution:
+    bean = _bean(type_, name, *labels)
+    return distribution(f"kafka_server_{type_.lower()}_{name.lower()}", help, *labels, bean=bean)
 
 
 def _bean(type_: str, name: str, *labels: str) -> str:
@@ -52,17 +55,22 @@ _SAID: Final = _counter(
     "Records by what members of share groups have said of them",
     "ackType",
 )
-_IN_FLIGHT: Final = _gauge(
-    "SharePartitionMetrics", "InFlightMessageCount", "Records that a share group has in flight", *_OF_PARTITION
+_FETCH_RATIOS: Final = _distribution(
+    "ShareGroupMetrics",
+    "RequestTopicPartitionsFetchRatio",
+    "Percent of the partitions of a share fetch that it could acquire from: those whose window was not full",
+    "group",
 )
-_BATCHES_IN_FLIGHT: Final = _gauge(
-    "SharePartitionMetrics", "InFlightBatchCount", "Batches that a share group has in flight", *_OF_PARTITION
+_ACQUIRE_TIMES: Final = _distribution(
+    "ShareGroupMetrics",
+    "TopicPartitionsAcquireTimeMs",
+    "Milliseconds until a share fetch found a partition that it could acquire from",
+    "group",
 )
-_EXPIRED_LOCKS: Final = _counter(
-    "SharePartitionMetrics",
-    "AcquisitionLockTimeout",
-    "Records whose acquisition lock has expired, since the partition was loaded",
-    *_OF_PARTITION,
+_LOAD_TIMES: Final = _distribution(
+    "ShareGroupMetrics",
+    "PartitionLoadTimeMs",
+    "Milliseconds until the state of a share group in a partition was read",
 )
 _LETTERS: Final = counter(
     "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total",
@@ -86,8 +94,8 @@ class ShareDeliveries:
 
     families: tuple[Family, ...] = (
         _SESSIONS, _SESSION_PARTITIONS, _EVICTIONS, _EXPIRES, _FETCHES, _FAILED_FETCHES, _ACKNOWLEDGES,
-        _FAILED_ACKNOWLEDGES, _SAID, _IN_FLIGHT, _BATCHES_IN_FLIGHT, _EXPIRED_LOCKS, _LETTERS, _LETTER_REQUESTS,
-        _FAILED_LETTER_REQUESTS,
+        _FAILED_ACKNOWLEDGES, _SAID, _LETTERS, _LETTER_REQUESTS, _FAILED_LETTER_REQUESTS, *_FETCH_RATIOS,
+        *_ACQUIRE_TIMES, *_LOAD_TIMES,
     )  # fmt: skip
 
     def __init__(self, sources: MetricSources) -> None:
@@ -109,21 +117,19 @@ class ShareDeliveries:
         said = stats.acknowledgements
         types = [one_type for one_type in AcknowledgeType if one_type is not AcknowledgeType.GAP]
         yield Samples(_SAID, [((one_type.name.capitalize(),), said[one_type]) for one_type in types])
-        hosted = [
-            (_labels(one_of_them), one_of_them.share)
-            for one_of_them in (() if partitions is None else partitions.hosted())
-        ]
-        yield Samples(_IN_FLIGHT, [(labels, share.window.size) for labels, share in hosted])
-        yield Samples(_BATCHES_IN_FLIGHT, [(labels, len(share.window.batches)) for labels, share in hosted])
-        yield Samples(_EXPIRED_LOCKS, [(labels, share.stats.expired_locks) for labels, share in hosted])
         for family, letters in (
             (_LETTERS, stats.dead_letters),
             (_LETTER_REQUESTS, stats.dead_letter_requests),
             (_FAILED_LETTER_REQUESTS, stats.failed_dead_letter_requests),
         ):
             yield Samples(family, [((group_id,), number) for group_id, number in letters.items()])
+        of_groups = stats.of_groups.items()
+        yield from _FETCH_RATIOS.collect([_counted((group_id,), one_of.fetch_ratios) for group_id, one_of in of_groups])
+        yield from _ACQUIRE_TIMES.collect(
+            [_counted((group_id,), one_of.acquire_times) for group_id, one_of in of_groups]
+        )
+        yield from _LOAD_TIMES.collect([_counted((), stats.load_times)])
 
 
-def _labels(hosted: Hosted) -> tuple[str, ...]:
-    topic, index = hosted.partition.topic_partition
-    return hosted.share.key.group_id, topic, str(index)
+def _counted(labels: tuple[str, ...], values: CountedHistogram) -> Counted:
+    return Counted(labels, values.recent(), values.total)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from broker.metrics import archive, fetchers, lag, partitions, topics
+from broker.metrics import archive, fetchers, lag, partitions, share_partitions, topics
 from broker.metrics.authentication import Authentication
 from broker.metrics.authorization import Authorization
 from broker.metrics.cleaner import Cleaner
@@ -25,7 +25,9 @@ from broker.metrics.requests import Requests
 from broker.metrics.series import Family
 from broker.metrics.server import Server
 from broker.metrics.share_delivery import ShareDeliveries
+from broker.metrics.share_lag import ShareLag
 from broker.metrics.share_states import ShareStates
+from broker.metrics.share_survey import ShareSurveyor
 from broker.metrics.sources import MetricSources
 from broker.metrics.survey import Surveyor
 from broker.metrics.tls import Tls
@@ -48,7 +50,8 @@ FAMILIES_OF: Final[Mapping[str, Sequence[Family]]] = {
     "Consumer groups and their lag": lag.FAMILIES,
     "The transaction coordinator": Transactions.families,
     "The share coordinator": ShareStates.families,
-    "Share groups": ShareDeliveries.families,
+    "Share groups": (*ShareDeliveries.families, *share_partitions.FAMILIES),
+    "Share groups: members and lag": ShareLag.families,
     "Archived before deleted": archive.FAMILIES,
     "Data directories": Logs.families,
     "The log cleaner": Cleaner.families,
@@ -66,18 +69,22 @@ def make_pages(sources: MetricSources) -> Pages:
     """Make the pages of all metrics of ``sources``."""
     surveyor = Surveyor(sources)
     groups = GroupSurveyor(sources)
+    shares = ShareSurveyor(sources)
+    share_lag = ShareLag(groups, shares)
     of_partitions = (
         (
             *partitions.tables(surveyor),
             *fetchers.lag_tables(surveyor),
             *archive.tables(sources, surveyor),
             *lag.partition_tables(groups),
+            *share_partitions.tables(shares),
+            *share_lag.partition_tables(),
         )
         if sources.settings.ottla_prometheus_partitions
         else ()
     )
     return Pages(
-        lambda: chain(surveyor.look(), groups.look()),
+        lambda: chain(surveyor.look(), groups.look(), shares.look()),
         sources=(
             Server(sources, known=len(FAMILIES)),
             Loading(sources),
@@ -93,6 +100,7 @@ def make_pages(sources: MetricSources) -> Pages:
             Transactions(sources),
             ShareStates(sources),
             ShareDeliveries(sources),
+            share_lag,
             Logs(sources),
             Cleaner(sources),
             Controller(sources, surveyor),
@@ -100,5 +108,5 @@ def make_pages(sources: MetricSources) -> Pages:
             Membership(sources),
             Peers(sources),
         ),
-        tables=(*topics.tables(surveyor), *lag.tables(groups), *of_partitions),
+        tables=(*topics.tables(surveyor), *lag.tables(groups), *share_lag.tables(), *of_partitions),
     )

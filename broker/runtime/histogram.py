@@ -46,6 +46,21 @@ class RecentHistogram(Histogram):
         return list(map(add, self._before, self.counts))
 
 
+class CountedHistogram(RecentHistogram):
+    """A histogram of the last two periods that also knows how many values there were since the start."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def record(self, duration_us: int, times: int = 1) -> None:
+        """Count a value, ``times`` times."""
+        super().record(duration_us, times)
+        self.total += times
+
+
 def upper_bound(bucket: int) -> int:
     """The least value that is too large for a bucket."""
     shift = max((bucket >> _EIGHTHS) - 1, 0)

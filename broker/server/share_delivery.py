@@ -104,6 +104,7 @@ class ShareDelivery:
             ),
             stats=self.stats,
         )
+        self._sources.on_period.append(made.period_is_over)
         return made
 
     @cached_property

@@ -13,6 +13,7 @@ from broker.runtime.purgatory import DelayedOperation
 from broker.share.fetched import Fetched, fetched_in
 from broker.share.sessions import TopicIdPartition
 from broker.share.share_partition import Phase, SharePartition
+from broker.share.stats import ShareFetchStats
 from broker.share.window import AcquiredRecords, Acquisition
 from storage.errors import LogDirFailed, OffsetOutOfRange, StorageError
 from storage.files import FileRegion
@@ -44,7 +45,9 @@ class ShareFetchAnswer(NamedTuple):
 class ShareFetch:
     """What a ShareFetch asks for."""
 
-    __slots__ = ("failed", "is_superseded", "isolation", "max_bytes", "max_wait_ms", "min_bytes", "partitions", "want")
+    __slots__ = (
+        "asked", "failed", "is_superseded", "isolation", "max_bytes", "max_wait_ms", "min_bytes", "partitions", "want",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -63,6 +66,8 @@ class ShareFetch:
         self.min_bytes = min(min_bytes, max_bytes)
         self.max_wait_ms = max_wait_ms
         self.is_superseded = is_superseded
+        self.asked = 0
+        """How many partitions are asked for, those that cannot be read included."""
         self.partitions: list[ShareFetchPartition] = []
         self.failed: dict[TopicIdPartition, Exception] = {}
         """Partitions that cannot be read, and why."""
@@ -71,11 +76,11 @@ class ShareFetch:
         """The partitions that may give something now."""
         return [one for one in self.partitions if one.topic_id_partition not in self.failed and one.share.can_acquire()]
 
-    def has_enough(self) -> bool:
-        """Whether there are as many bytes to acquire as the fetch wants, or something else to answer."""
+    def has_enough(self, ready: Sequence[ShareFetchPartition]) -> bool:
+        """Whether there are as many bytes to acquire as the fetch wants, or something else to answer. ``ready``: what
+        `ready` gives now."""
         if self.is_superseded() or any(one.share.phase is Phase.FENCED for one in self.partitions):
             return True
-        ready = self.ready()
         if not ready:
             return False
         most = self._most_bytes_of_each(ready)
@@ -106,12 +111,11 @@ class ShareFetch:
                 continue  # reading it again finds the error, which is then answered
         return ahead
 
-    def acquire(self) -> list[ShareFetchAnswer]:
-        """Acquire what there is."""
+    def acquire(self, ready: Sequence[ShareFetchPartition]) -> list[ShareFetchAnswer]:
+        """Acquire what there is; ``ready``: what `ready` gives now."""
         answers = [ShareFetchAnswer(key, error) for key, error in self.failed.items()]
         if self.is_superseded():
             return answers
-        ready = self.ready()
         size, records = 0, 0
         for one in ready:
             want = self.want._replace(max_records=self.want.max_records - records)
@@ -185,21 +189,51 @@ class ShareFetch:
 class DelayedShareFetch(DelayedOperation):
     """A ShareFetch that waits for records."""
 
-    __slots__ = ("_fetch", "_then")
+    __slots__ = ("_fetch", "_now_ms", "_ready", "_since_ms", "_stats", "_then")
 
-    def __init__(self, fetch: ShareFetch, then: Callable[[list[ShareFetchAnswer]], None]) -> None:
+    def __init__(
+        self,
+        fetch: ShareFetch,
+        then: Callable[[list[ShareFetchAnswer]], None],
+        *,
+        stats: ShareFetchStats,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """``stats``: of the group; ``now_ms``: the monotonic clock."""
         super().__init__()
         self._fetch = fetch
         self._then = then
+        self._stats = stats
+        self._now_ms = now_ms
+        self._since_ms = now_ms()
+        self._ready: Sequence[ShareFetchPartition] = ()
+        """What can be acquired now; nothing before there is enough."""
 
     def try_complete(self) -> bool:
         """Complete once there is enough."""
-        return self._fetch.has_enough() and self.complete()
+        ready = self._fetch.ready()
+        if ready:
+            self._count_time()
+        if not self._fetch.has_enough(ready):
+            return False
+        self._ready = ready
+        return self.complete()
 
     def on_complete(self) -> None:
         """Acquire what there is, and answer."""
-        self._then(self._fetch.acquire())
-        del self._fetch, self._then
+        fetch = self._fetch
+        ready = self._ready
+        if not ready:
+            ready = fetch.ready()
+            self._count_time()
+        self._stats.fetch_ratios.record(100 * len(ready) // fetch.asked)
+        self._then(fetch.acquire(ready))
+        del self._fetch, self._then, self._ready
+
+    def _count_time(self) -> None:
+        now_ms = self._now_ms()
+        self._stats.acquire_times.record(now_ms - self._since_ms)
+        self._since_ms = now_ms
 
     def on_failure(self, error: Exception) -> None:
         """Answer with the error: raised again, it would reach the append that the fetch has waited for."""

@@ -96,6 +96,12 @@ class SharePartitions:
         """The share partitions that are in memory."""
         return self._hosted.values()
 
+    def period_is_over(self) -> None:
+        """Forget times and sizes that were recorded before the last period."""
+        self.stats.rotate()
+        for hosted in self._hosted.values():
+            hosted.share.window.batch_sizes.rotate()
+
     # Fetching ---------------------------------------------------------------------------------------------------------
 
     def fetch(
@@ -122,12 +128,14 @@ class SharePartitions:
             keys.append(key)
             if hosted.share.phase is Phase.EMPTY:
                 self._initialize(hosted, fetch, topic_id_partition)
+        fetch.asked = len(named)
         self.stats.fetched(topic for _, topic in named)
         self.stats.failed_fetches.update({topic for key, topic in named if key in fetch.failed})
         if len(fetch.failed) == len(named):
-            then(fetch.acquire())
+            then(fetch.acquire(()))
             return
-        waiting = DelayedShareFetch(fetch, then)
+        of_group = self.stats.of_group(member.group_id)
+        waiting = DelayedShareFetch(fetch, then, stats=of_group, now_ms=self._clock.monotonic_ms)
         ahead = fetch.missing_in_memory()
         if ahead:
             self._when_in_memory(ahead, lambda: self._purgatory.watch(waiting, keys, fetch.max_wait_ms))
@@ -171,7 +179,7 @@ class SharePartitions:
         began_ms = self._clock.monotonic_ms()
 
         def then(error: Exception | None) -> None:
-            self.stats.load_times.record((self._clock.monotonic_ms() - began_ms) * 1000)
+            self.stats.load_times.record(self._clock.monotonic_ms() - began_ms)
             if error is not None:
                 log.info("%s cannot be read: %s", hosted.share, error)
                 fetch.failed[topic_id_partition] = error
@@ -244,6 +252,7 @@ class SharePartitions:
         """No member of the group has a session here any more."""
         for key in [key for key in self._hosted if key.group_id == group_id]:
             self.remove(key)
+        self.stats.of_groups.pop(group_id, None)
 
     def may_be_acquired(self, share_partition: SharePartition) -> None:
         """Try fetches again that wait for records of a share partition."""

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from broker.coordinators.share.persister import StateBatch
 from broker.request.faults import InvalidRecordState, InvalidRequest
+from broker.runtime.histogram import CountedHistogram
 from broker.runtime.timing_wheel import TimingWheel
 from broker.share.in_flight import TERMINAL, AcquisitionLock, DeliveryLimit, InFlight, InFlightBatch, RecordState
 from storage.batch.record_batch import BatchHeader
@@ -124,6 +125,8 @@ class Window:
         """Records at and behind the start offset that are done with."""
         self._may_have_available = False
         """Whether records in flight may be available; else what is behind the window is fetched next."""
+        self.batch_sizes = CountedHistogram()
+        """How many records each batch had that was put in flight (Kafka: InFlightBatchMessageCount)."""
         self._gap: tuple[int, int] | None = None
         """After a restart, where the stored batches leave offsets out, which were in flight and not stored: the end
         offset then, and the first offset that is missing."""
@@ -224,6 +227,7 @@ class Window:
         place = bisect_left(self._first_offsets, batch.first_offset)
         self._first_offsets.insert(place, batch.first_offset)
         self._batches.insert(place, batch)
+        self.batch_sizes.record(batch.size)
 
     def _floor(self, offset: int) -> InFlightBatch | None:
         """The last batch that begins at ``offset`` or before."""

@@ -92,10 +92,6 @@ MISSING: Final[tuple[Difference, ...]] = (
         "The coordinator works where the handlers do: no threads, queues and buffers of its own.",
     ),
     Difference(
-        r"kafka_server_sharegroupmetrics_partitionloadtimems.*",
-        "The first fetch of a group in a partition shows it, and the share coordinator's own times do.",
-    ),
-    Difference(
         r'.*delayedOperation="(?:AlterAcls|RemoteFetch|RemoteListOffsets)".*|kafka_server_delayedremotelistoffsets.*',
         "There are no ACLs and no remote logs, so nobody waits for them.",
     ),
