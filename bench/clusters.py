@@ -14,6 +14,7 @@ from typing import Final, Self
 from bench.conversation import BrokerRefused, Conversation
 from bench.load import LoadFailed
 from bench.processes import PACKAGES, cpu_seconds, users_environment
+from broker.metadata.registration import SUPPORTED_FEATURES
 from dev.broker_process import BrokerProcess, port_below_client_ports
 from dev.kafka_jars import NoKafka, libraries
 from protocol.messages.broker_lifecycle import (
@@ -235,7 +236,6 @@ class RegisteredOnly:
     def _register(self) -> int:
         about = self._client.ask(DescribeClusterRequest(endpoint_type=2), DescribeClusterResponse)
         of_broker = BrokerRegistrationRequest
-        features = ("metadata.version", "kraft.version", "transaction.version", "eligible.leader.replicas.version")
         request = of_broker(
             broker_id=self._node_id,
             cluster_id=about.cluster_id,
@@ -243,7 +243,7 @@ class RegisteredOnly:
             listeners=[of_broker.Listener(name="PLAINTEXT", host="127.0.0.1", port=1, security_protocol=0)],
             features=[
                 of_broker.Feature(name=name, min_supported_version=0, max_supported_version=MOST_LEVELS)
-                for name in features
+                for name in SUPPORTED_FEATURES
             ],
             rack=None,
             log_dirs=[bytes([self._node_id] * 16)],
