@@ -7,6 +7,7 @@ ALL_TOPICS: Final = 'topic=""'
 """The series of the whole broker, beside those of its topics."""
 EACH_TOPIC: Final = 'topic=~"$topic"'
 EACH_GROUP: Final = 'consumergroup=~"$group"'
+EACH_SHARE_GROUP: Final = 'group=~"$group"'
 EACH_REQUEST: Final = 'request=~"$request"'
 P99: Final = 'quantile="0.99"'
 """The slowest hundredth is slower than this."""

@@ -9,16 +9,23 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonsTopicPartition
+
+from config.resources import ConfigResource
+from protocol.messages.configs import IncrementalAlterConfigsRequest
+from protocol.messages.features import UpdateFeaturesRequest
+from protocol.messages.share_fetch import ShareAcknowledgeRequest
+from tests.support.raw_client import RawClient
 
 ONE_MB: Final = {"retention.bytes": "1048576", "segment.bytes": "1048576"}
 TOPICS: Final = {
     "orders": NewTopic("orders", 6, 1, config={**ONE_MB, "ottla.archive.group": "archive.orders"}),
     "payments": NewTopic("payments", 3, 1),
     "audit": NewTopic("audit", 1, 1, config={"flush.messages": "1", "max.message.bytes": "20000"}),
+    "dlq.packing": NewTopic("dlq.packing", 1, 1, config={"errors.deadletterqueue.group.enable": "true"}),
     "prices": NewTopic("prices", 1, 1, config={"cleanup.policy": "compact", "segment.ms": "15000"}),
 }
 
@@ -26,6 +33,12 @@ ORDERS_PER_S: Final = 150
 PAYMENTS_PER_S: Final = 60
 SLOW_PER_S: Final = 40
 """Records a second that the group `reports` consumes before it gets faster."""
+PACKING: Final = {
+    "share.auto.offset.reset": "earliest",
+    "share.record.lock.duration.ms": "15000",
+    "errors.deadletterqueue.topic.name": "dlq.packing",
+}
+"""Configs of the share group."""
 PERIOD_S: Final = 120.0
 """The period at which the rate of orders rises and falls."""
 
@@ -49,6 +62,8 @@ class Load:
             self._bill,
             self._bill_now_and_then,
             self._ship,
+            self._pack,
+            self._pack_and_pause,
             self._report,
             self._archive,
             self._tail,
@@ -62,6 +77,7 @@ class Load:
         admin = self._admin()
         for created in admin.create_topics(list(TOPICS.values())).values():
             created.result(30)
+        self._enable_share_groups()
         self._began_s = time.monotonic()
         self._threads = [threading.Thread(target=doing, name=doing.__name__) for doing in self._doings]
         for thread in self._threads:
@@ -137,6 +153,40 @@ class Load:
     def _ship(self) -> None:
         self._consume("shipping", ["orders", "payments"], self._ticks())
 
+    def _pack(self) -> None:
+        """A member of a share group, which has some records delivered again, and gives a few up."""
+        self._share(self._ticks())
+
+    def _pack_and_pause(self) -> None:
+        """Another member, which once a minute takes longer than the lock of its records lasts."""
+        paused_s = 0.0
+
+        def ticks() -> Iterator[float]:
+            nonlocal paused_s
+            for elapsed_s in self._ticks():
+                if elapsed_s - paused_s > 60:
+                    self._stop.wait(20)
+                    paused_s = elapsed_s
+                yield elapsed_s
+
+        self._share(ticks())
+
+    def _share(self, ticks: Iterator[float]) -> None:
+        options = {"group.id": "packing", "share.acknowledgement.mode": "explicit", "log_level": 0}
+        consumer = ShareConsumer({"bootstrap.servers": self._bootstrap, **options})
+        consumer.subscribe(["orders"])
+        held: list[Any] = []
+        for _ in ticks:
+            with contextlib.suppress(KafkaException):
+                for message in held:
+                    number = message.offset() or 0
+                    is_rejected, is_released = number % 101 == 0, number % 23 == 0
+                    again = AcknowledgeType.RELEASE if is_released else AcknowledgeType.ACCEPT
+                    consumer.acknowledge(message, AcknowledgeType.REJECT if is_rejected else again)
+                held = []
+                held = [message for message in consumer.poll(0.2) if message.error() is None]
+        consumer.close()
+
     def _report(self) -> None:
         """A consumer that is too slow for the first six tenths of the run, then fast enough to catch up."""
         consumer = self._member("reports", ["orders"])
@@ -198,7 +248,7 @@ class Load:
                 admin.delete_records([where])[where].result(10)
 
     def _err(self) -> None:
-        """Send wrong requests: too large records, and offsets and topics that do not exist."""
+        """Send wrong requests: too large records, and offsets, topics and share sessions that do not exist."""
         producer = Producer({**self._address, "message.max.bytes": 1_000_000, "linger.ms": 0})
         consumer = Consumer({**self._address, "group.id": "lost", "auto.offset.reset": "latest"})
         for number, _ in enumerate(self._ticks(2)):
@@ -208,7 +258,19 @@ class Load:
                 consumer.assign([TopicPartition("payments", 0, 10**9 + number)])
                 consumer.poll(0.2)
                 consumer.get_watermark_offsets(TopicPartition("no-such-topic", 0), timeout=1)
+            with contextlib.suppress(OSError), RawClient(self._bootstrap) as client:
+                ended = ShareAcknowledgeRequest(group_id="packing", member_id="gone", share_session_epoch=7, topics=[])
+                client.ask(ended, 1)
         consumer.close()
+
+    def _enable_share_groups(self) -> None:
+        update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=2, upgrade_type=1)
+        of_request = IncrementalAlterConfigsRequest.Resource
+        configs = [of_request.Config(name=name, config_operation=0, value=value) for name, value in PACKING.items()]
+        resource = of_request(resource_type=ConfigResource.GROUP, resource_name="packing", configs=configs)
+        with RawClient(self._bootstrap) as client:
+            client.ask(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
+            client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
 
     @property
     def _address(self) -> dict[str, Any]:

@@ -23,6 +23,8 @@ ZERO_IS_WELL: Final = {
     "Partitions with hanging transactions",
     "Ends that are written again",
     "Deleted without being archived",
+    "Dead letters that cannot be written",
+    "Slowest hundredth of fetches until they can acquire",
     # No request waits at the moments when Prometheus scrapes.
     "Queues",
     # Recovery of some megabytes is over between two scrapes.

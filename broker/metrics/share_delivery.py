@@ -122,7 +122,9 @@ class ShareDeliveries:
             (_LETTER_REQUESTS, stats.dead_letter_requests),
             (_FAILED_LETTER_REQUESTS, stats.failed_dead_letter_requests),
         ):
-            yield Samples(family, [((group_id,), number) for group_id, number in letters.items()])
+            # 0 before the first letter: else Prometheus would not see it as a growth.
+            found = {**dict.fromkeys(stats.of_groups, 0), **letters}
+            yield Samples(family, [((group_id,), number) for group_id, number in found.items()])
         of_groups = stats.of_groups.items()
         yield from _FETCH_RATIOS.collect([_counted((group_id,), one_of.fetch_ratios) for group_id, one_of in of_groups])
         yield from _ACQUIRE_TIMES.collect(

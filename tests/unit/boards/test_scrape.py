@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from broker.coordinators.share.persister import SharePartitionKey
+from broker.coordinators.share_coordinator import coordinator_key
+from config.resources import ConfigResource
+from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreateTopicsRequest
+from tests.support.altered_configs import configure
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.certificates import CLOCK_BEGINS, Authority, tls_of_listeners
@@ -23,7 +28,11 @@ from tests.support.metrics import scrape
 from tests.support.promql import Reading
 from tests.support.quotas import limit
 from tests.support.requests import fetch_request, produce_request
+from tests.support.share_groups import ShareMember
 from tests.unit.boards.asking import ASKING, METRICS, OF_PROMETHEUS
+from tests.unit.broker.handlers.share_groups import finalise as finalise_share_groups
+from tests.unit.broker.handlers.share_groups import joined
+from tests.unit.broker.handlers.share_states import find as find_share_coordinator
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +49,20 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
         create_offsets_topic(broker)
         broker.ask(commit_request({("orders", 0): 1}), 9)
         use_quotas(broker, topic_id)
+        use_share_groups(broker, topic_id)
         yield broker
+
+
+def use_share_groups(broker: InProcessBroker, topic_id: bytes) -> None:
+    """A member of a share group acquires records and acknowledges the first."""
+    finalise_share_groups(broker)
+    key = coordinator_key(SharePartitionKey("workers", topic_id, 0))
+    broker.wait_until(lambda: find_share_coordinator(broker, key) == ErrorCode.NONE)
+    configure(broker, ConfigResource.GROUP, "workers", "share.auto.offset.reset", "earliest")
+    joined(broker)
+    anna = ShareMember(broker, topic_id)
+    broker.wait_until(lambda: bool(anna.acquire()))
+    anna.acknowledge({(topic_id, 0): [(0, 0, 1)]})
 
 
 def use_quotas(broker: InProcessBroker, topic_id: bytes) -> None:
