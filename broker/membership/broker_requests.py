@@ -40,6 +40,19 @@ _SETTLED: Final = {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN
 """What ends the assignment of a replica: the controller has it, or the replica is gone."""
 
 
+class _NewTopic:
+    """A topic that is to be created with the broker's defaults, or as a coordinator's topic."""
+
+    __slots__ = ("client", "configs", "then")
+
+    def __init__(self, client: ForwardedClient, configs: Sequence[tuple[str, str]] = ()) -> None:
+        self.client = client
+        """In whose name it is created."""
+        self.configs = configs
+        self.then: list[Callable[[], None]] = []
+        """What is called once the controllers have answered."""
+
+
 class BrokerRequests:
     """The requests of one broker. `run` is a task of the broker.
 
@@ -67,8 +80,8 @@ class BrokerRequests:
         self._clock = clock
         self._backoff = backoff
         self._wanted_blocks: list[Callable[[range], None]] = []
-        self._new_topics: dict[str, ForwardedClient] = {}
-        """By name, in whose name they are created."""
+        self._new_topics: dict[str, _NewTopic] = {}
+        """By name."""
         self._places: dict[tuple[bytes, int], bytes] = {}
         """The log directory of each replica that the controllers are to know, by topic id and partition."""
         self._when_assigned: dict[tuple[bytes, int], Callable[[], None]] = {}
@@ -88,7 +101,16 @@ class BrokerRequests:
         client = self._itself if asked_by is None else ForwardedClient.of(asked_by)
         for name in names:
             if len(self._new_topics) < MOST_NEW_TOPICS:
-                self._new_topics.setdefault(name, client)
+                self._new_topics.setdefault(name, _NewTopic(client))
+        self._is_wanted.set()
+
+    def create_topic(self, name: str, configs: Sequence[tuple[str, str]], then: Callable[[], None]) -> None:
+        """Create a topic in this broker's own name, with the broker's defaults and these configs; ``then`` is called
+        once the controllers have answered, or have not, also where the topic could not be created."""
+        if name not in self._new_topics and len(self._new_topics) >= MOST_NEW_TOPICS:
+            then()
+            return
+        self._new_topics.setdefault(name, _NewTopic(self._itself, configs)).then.append(then)
         self._is_wanted.set()
 
     def assign_directory(
@@ -127,8 +149,8 @@ class BrokerRequests:
         if self._wanted_blocks and not await self._allocate():
             return False
         while self._new_topics:
-            client = next(iter(self._new_topics.values()))
-            await self._create(client, [name for name, wanted_by in self._new_topics.items() if wanted_by == client])
+            client = next(iter(self._new_topics.values())).client
+            await self._create(client, [name for name, topic in self._new_topics.items() if topic.client == client])
         return not self._places or await self._assign()
 
     async def _allocate(self) -> bool:
@@ -157,11 +179,13 @@ class BrokerRequests:
                 if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     log.info("topic %s was not created automatically: %s", topic.name, topic.error_message)
         for name in names:
-            self._new_topics.pop(name, None)
+            for then in self._new_topics.pop(name).then:
+                then()
 
     def _wish(self, name: str) -> CreateTopicsRequest.Topic:
         of_topic = CreateTopicsRequest.Topic
-        internal = self._internal_topic(name) or InternalTopic(BROKER_DEFAULT, BROKER_DEFAULT, ())
+        configs = tuple(self._new_topics[name].configs)
+        internal = self._internal_topic(name) or InternalTopic(BROKER_DEFAULT, BROKER_DEFAULT, configs)
         return of_topic(
             name=name,
             num_partitions=internal.partitions,

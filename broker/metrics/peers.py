@@ -10,7 +10,13 @@ from broker.metrics.survey import fetcher_name
 from broker.peers.stats import PeerStats
 
 _TO_CONTROLLERS: Final = ("heartbeat", "forwarding", "alter-partition", "directory-assignments")
-_OTHERS: Final = ("raft-channel", "txn-marker-channel", "AddPartitionsManager-channel", "Persister-channel")
+_OTHERS: Final = (
+    "raft-channel",
+    "txn-marker-channel",
+    "AddPartitionsManager-channel",
+    "Persister-channel",
+    "ShareGroupDLQManager-channel",
+)
 _FETCHER: Final = "replica-fetcher"
 
 _LABELS: Final = {**dict.fromkeys(_TO_CONTROLLERS, ("BrokerId",)), **dict.fromkeys(_OTHERS, ())}
@@ -25,6 +31,7 @@ _SAID: Final = {
     "txn-marker-channel": "to other brokers for the markers of transactions",
     "AddPartitionsManager-channel": "to the coordinators of transactions",
     "Persister-channel": "to the coordinators of share groups' states",
+    "ShareGroupDLQManager-channel": "to the leaders of dead letter queues",
     _FETCHER: "to a leader that is followed",
 }
 

@@ -25,6 +25,7 @@ from broker.runtime.shutdown import Shutdown
 from broker.server.cluster_view import BrokerClusterView
 from broker.server.log_dirs import LogDirs
 from broker.server.replication_quotas import ReplicationQuotas
+from broker.share.remote_letters import RemoteLetters
 from config.broker_settings import BrokerSettings
 from storage.log_manager import LogManager
 
@@ -112,6 +113,10 @@ class BrokerReplication:
             self._nodes("share-persister", "Persister-channel"), on_failure=shutdown.fail
         )
         """Asks the share coordinators on other brokers."""
+        self.dead_letters = RemoteLetters(
+            self._nodes("dead-letters", "ShareGroupDLQManager-channel"), on_failure=shutdown.fail
+        )
+        """Sends dead letters of share groups to the leaders of their queues."""
         services.scheduler.every(
             max(settings.replica_lag_time_max_ms // 2, 1), lambda: replication.maintain_isrs(replicas.partitions())
         )
@@ -129,6 +134,7 @@ class BrokerReplication:
         await self.markers.close()
         await self.verification.close()
         await self.share_states.close()
+        await self.dead_letters.close()
 
     def _nodes(self, purpose: str, channel: str) -> Nodes:
         """The other brokers, to be asked for one purpose; ``channel`` is Kafka's name of these connections."""

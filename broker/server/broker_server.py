@@ -300,6 +300,8 @@ class BrokerServer:
             self.metric_sources.authorizer = self.authorizer
             components.publisher.tell_first(self.authorizer)
         controller_listener = components.controller_listener
+        assert self._startup is not None, "it has made the components"
+        membership, replication = self._startup.membership, self._startup.replication
         self.share_delivery = share_delivery = ShareDelivery(
             self._settings,
             self.services,
@@ -309,6 +311,8 @@ class BrokerServer:
             components.share_persister,
             components.controller,
             self.metric_sources,
+            requests=None if membership is None else membership.requests,
+            remote_letters=None if replication is None else replication.dead_letters,
         )
         handlers = Handlers(
             settings=self._settings,
@@ -326,7 +330,7 @@ class BrokerServer:
             ids=self.services.ids,
             own_controller=components.controller,
             auto_creation=components.auto_creation,
-            membership=None if self._startup is None else self._startup.membership,
+            membership=membership,
             producer_ids=components.producer_ids,
             group_coordinators=components.group_coordinator.groups,
             transaction_coordinator=components.transaction_coordinator,

@@ -21,7 +21,9 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from broker.controller.topic_creation import TopicResult
     from broker.coordinators.share.persister import SharePersister
+    from broker.membership.broker_requests import BrokerRequests
     from broker.share.group_configs import ShareGroupConfigs
+    from broker.share.remote_letters import RemoteLetters
     from broker.share.sessions import ShareSessions
     from broker.share.share_partitions import SharePartitions
     from broker.share.stats import ShareGroupStats
@@ -45,14 +47,26 @@ class ShareDelivery:
         persister: SharePersister,
         controller: ControllerClient | None,
         sources: MetricSources,
+        *,
+        requests: BrokerRequests | None,
+        remote_letters: RemoteLetters | None,
     ) -> None:
-        """``controller``: None where the controllers are other nodes."""
+        """
+        Args:
+            settings, services, replicas, metadata, config_view, sources: the broker's.
+            persister: keeps the state of share partitions.
+            controller: the controller in this process; None where the controllers are other nodes.
+            requests: asks controllers that are other nodes; None where the controller is in this process.
+            remote_letters: writes dead letters to partitions of other nodes; None where there are no other nodes.
+        """
         self._settings = settings
         self._services = services
         self._replicas = replicas
         self._metadata = metadata
         self._config_view = config_view
         self._controller = controller
+        self._requests = requests
+        self._remote_letters = remote_letters
         self.persister = persister
         """Keeps the state of share partitions."""
         self.wheel: TimingWheel = services.wheel
@@ -96,6 +110,8 @@ class ShareDelivery:
                 self._replicas,
                 self._metadata,
                 self.configs,
+                node_id=self._settings.node_id,
+                remote=self._remote_letters,
                 topic_config=self._config_view.topic_config,
                 create_topic=self._create_topic,
                 clock=services.clock,
@@ -121,8 +137,8 @@ class ShareDelivery:
 
     def _create_topic(self, name: str, configs: tuple[tuple[str, str], ...], then: Callable[[], None]) -> None:
         if self._controller is None:
-            log.error("the dead letter queue %s is not created: the controllers are other nodes", name)
-            then()
+            assert self._requests is not None, "controllers elsewhere are asked by the membership's requests"
+            self._requests.create_topic(name, configs, then)
             return
         from broker.controller.topic_creation import NewTopic
 

@@ -8,29 +8,32 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
 from broker.metadata.cache import ImageSource
 from broker.replication.append import Publication
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
-from broker.request.faults import Fault
+from broker.request.faults import Fault, error_code_of
 from broker.runtime.clock import Clock
 from broker.runtime.timing_wheel import TimingWheel
 from broker.share.group_configs import ShareGroupConfigs
+from broker.share.remote_letters import ACKNOWLEDGED_IN_MS, Letters, RemoteLetters
 from broker.share.stats import ShareGroupStats
 from broker.share.window import Change, DeadLetterCause
 from config.log_config import LogConfig
+from protocol.errors import ErrorCode
 from storage.appending import StagedAppend
 from storage.batch.record_batch import HEADER_SIZE
 from storage.batch.records import Record, encode_batch, encode_fields, encode_record, iterate_records
 from storage.errors import StorageError, UndecodableRecords
+from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS: Final = 5
 FIRST_PAUSE_MS: Final = 1_000
-ACKNOWLEDGED_IN_MS: Final = 30_000
 
 TOPIC_CONFIGS: Final = (("errors.deadletterqueue.group.enable", "true"), ("message.timestamp.type", "CreateTime"))
 """The configs of a dead letter queue that the broker creates."""
@@ -49,6 +52,15 @@ class CreateTopic(Protocol):
         """Create a topic with the broker's defaults and these configs; call ``then`` afterwards, also if that fails."""
 
 
+class Place(NamedTuple):
+    """A partition of a dead letter queue, and who leads it."""
+
+    partition: TopicPartition
+    topic_id: bytes
+    leader_id: int
+    """-1: nobody."""
+
+
 class DeadLetters:
     """Copies records to dead letter queues."""
 
@@ -58,12 +70,18 @@ class DeadLetters:
         source: ImageSource,
         configs: ShareGroupConfigs,
         *,
+        node_id: int,
+        remote: RemoteLetters | None,
         topic_config: Callable[[str], LogConfig],
         create_topic: CreateTopic,
         clock: Clock,
         wheel: TimingWheel,
         stats: ShareGroupStats,
     ) -> None:
+        """``node_id``: this node; ``remote``: writes letters to partitions that other nodes lead; None where there are
+        no other nodes."""
+        self.node_id = node_id
+        self.remote = remote
         self.replicas = replicas
         self.topic_config = topic_config
         self.clock = clock
@@ -100,14 +118,14 @@ class DeadLetters:
         """Whether there is such a topic."""
         return topic in self._source.image.topics.by_name
 
-    def destination(self, topic: str, source_index: int) -> Partition | None:
-        """The partition of a dead letter queue for records of partition ``source_index``; None while this node does not
-        lead it."""
+    def place(self, topic: str, source_index: int) -> Place | None:
+        """The partition of a dead letter queue for records of partition ``source_index``; None where there is none."""
         known = self._source.image.topics.by_name.get(topic)
         if known is None or not known.partitions:
             return None
-        partition = self.replicas.find(topic, source_index % len(known.partitions))
-        return partition if partition is not None and partition.is_leader else None
+        index = source_index % len(known.partitions)
+        partition = known.partition(index)
+        return None if partition is None else Place(TopicPartition(topic, index), known.topic_id, partition.leader)
 
 
 class _Burial:
@@ -136,28 +154,35 @@ class _Burial:
             self._give_up(str(problem))
             return
         if not letters.exists(topic):
-            letters.create_topic(topic, TOPIC_CONFIGS, self._again)
+            letters.create_topic(topic, TOPIC_CONFIGS, partial(self._again, f"{topic} is not there"))
             return
-        index = self._partition.topic_partition.partition
-        destination = letters.destination(topic, index)
-        if destination is None:
-            self._again()
-            return
-        self._append(destination)
+        place = letters.place(topic, self._partition.topic_partition.partition)
+        if place is not None and place.leader_id == letters.node_id:
+            self._append(place.partition)
+        elif place is not None and place.leader_id >= 0 and letters.remote is not None:
+            make = partial(self._batch, topic)
+            letters.remote.append(place.leader_id, Letters(place.partition, place.topic_id, make, self._answered))
+        else:
+            self._again(f"{topic} has no leader")
 
-    def _append(self, destination: Partition) -> None:
+    def _append(self, destination: TopicPartition) -> None:
         letters = self._letters
-        letters.stats.dead_letter_requests[self._group_id] += 1
         try:
-            destination.check_append(by_all=True)
-            batch = self._batch(destination.log.config.max_message_bytes)
-            letters.replicas.appender.append_own(destination, batch, self._written)
+            partition = letters.replicas.partition(*destination)
+            partition.check_append(by_all=True)
+            letters.replicas.appender.append_own(partition, self._batch(destination.topic), self._written)
         except (Fault, StorageError) as error:
-            self._again(error)
+            self._failed(error_code_of(error), str(error))
+
+    def _answered(self, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            self._acknowledged()
+        else:
+            self._failed(code, f"the leader's answer is {code.name}")
 
     def _written(self, staged: StagedAppend, outcome: Publication | StorageError | Fault) -> None:
         if not isinstance(outcome, Publication):
-            self._again(outcome)
+            self._failed(error_code_of(outcome), str(outcome))
         elif outcome.is_complete:
             self._acknowledged()
         else:
@@ -165,7 +190,9 @@ class _Burial:
                 (outcome,),
                 by_all=True,
                 timeout_ms=ACKNOWLEDGED_IN_MS,
-                then=lambda late: self._again() if late or outcome.is_lost else self._acknowledged(),
+                then=lambda late: (
+                    self._again("not all replicas have it") if late or outcome.is_lost else self._acknowledged()
+                ),
             )
 
     def _acknowledged(self) -> None:
@@ -177,10 +204,16 @@ class _Burial:
         else:
             self.go_on()
 
-    def _again(self, error: Exception | None = None) -> None:
+    def _failed(self, code: ErrorCode, why: str) -> None:
+        if code.retriable:
+            self._again(why)
+        else:
+            self._give_up(why)
+
+    def _again(self, why: str) -> None:
         self._attempts += 1
         if self._attempts >= MOST_ATTEMPTS:
-            self._give_up("it cannot be written" if error is None else str(error))
+            self._give_up(why)
             return
         self._letters.wheel.add_after(FIRST_PAUSE_MS << (self._attempts - 1), self.go_on)
 
@@ -197,8 +230,10 @@ class _Burial:
         )
         self._then()
 
-    def _batch(self, most_bytes: int) -> bytearray:
-        """Letters for the next offsets, as many as a batch of this size takes, at least one."""
+    def _batch(self, topic: str) -> bytearray:
+        """Letters for the next offsets, as many as a batch for this topic takes, at least one."""
+        self._letters.stats.dead_letter_requests[self._group_id] += 1
+        most_bytes = self._letters.topic_config(topic).max_message_bytes
         copied = self._copied(most_bytes) if self._letters.configs.copies_records(self._group_id) else {}
         now_ms = self._letters.clock.now_ms()
         records: list[Record] = []

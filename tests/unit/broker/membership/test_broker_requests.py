@@ -152,6 +152,24 @@ def test_a_topic_is_created_with_the_clusters_defaults_and_a_coordinators_topic_
     asking(test)
 
 
+def test_a_topic_of_the_brokers_own_is_created_with_its_configs_and_whoever_waits_is_told() -> None:
+    async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
+        told: list[str] = []
+        requests.create_topic("dlq.jobs", [("message.timestamp.type", "CreateTime")], lambda: told.append("first"))
+        requests.create_topic("dlq.jobs", [], lambda: told.append("second"))
+        assert told == []
+        await until(lambda: len(told) == 2)
+        ((topic,),) = [created.topics for created in controllers.created]
+        assert (topic.name, topic.num_partitions, topic.replication_factor) == ("dlq.jobs", -1, -1)
+        assert [(config.name, config.value) for config in topic.configs] == [("message.timestamp.type", "CreateTime")]
+
+        controllers.refuses_topics = True
+        requests.create_topic("dlq.more", [], lambda: told.append("refused"))
+        await until(lambda: told[2:] == ["refused"])
+
+    asking(test)
+
+
 def test_a_topic_that_could_not_be_created_is_asked_for_again_by_its_client() -> None:
     async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
         controllers.refuses_topics = True
