@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
+from broker.coordinators.end_offsets import EndOffsets
 from broker.coordinators.group.share.requests import ChangedOffsets, DeletedOffsets, NewOffsets
 from broker.coordinators.group_coordinator import Groups
 from broker.coordinators.share.persister import (
@@ -16,7 +17,6 @@ from broker.coordinators.share.persister import (
 from broker.handlers.share_groups import check_share_groups
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.topics import TopicImage
-from broker.replication.replica_manager import ReplicaManager
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import Fault, GroupAuthorizationFailed, InvalidGroupId
 from protocol.errors import ErrorCode
@@ -29,6 +29,7 @@ from protocol.messages.share_group_offsets import (
     DescribeShareGroupOffsetsResponse,
 )
 from protocol.schema import NO_UUID
+from storage.topic_partition import TopicPartition
 
 AskedGroup = DescribeShareGroupOffsetsRequest.Group
 Described = DescribeShareGroupOffsetsResponse.Group
@@ -53,11 +54,11 @@ class ShareGroupOffsetsHandler:
     """Reads states of share groups, and has them changed by the coordinators of the groups."""
 
     def __init__(
-        self, groups: Groups, persister: SharePersister, replicas: ReplicaManager, metadata: MetadataCache
+        self, groups: Groups, persister: SharePersister, end_offsets: EndOffsets, metadata: MetadataCache
     ) -> None:
         self._groups = groups
         self._persister = persister
-        self._replicas = replicas
+        self._end_offsets = end_offsets
         self._metadata = metadata
 
     # DescribeShareGroupOffsets
@@ -150,18 +151,26 @@ class ShareGroupOffsetsHandler:
         code: ErrorCode,
         state: ShareState | None,
     ) -> None:
-        if code is ErrorCode.NONE and state is not None:
-            answer.start_offset, answer.leader_epoch = state.start_offset, state.leader_epoch
-            if state.start_offset != NO_START_OFFSET and state.delivery_complete_count != NOT_COUNTED:
-                end = self._end_offset(topic, answer.partition_index)
-                if end is not None:
-                    answer.lag = end - state.start_offset - state.delivery_complete_count
-        done()
+        if code is not ErrorCode.NONE or state is None:
+            done()
+            return
+        answer.start_offset, answer.leader_epoch = state.start_offset, state.leader_epoch
+        if state.start_offset == NO_START_OFFSET or state.delivery_complete_count == NOT_COUNTED:
+            done()
+            return
+        done_with = state.start_offset + state.delivery_complete_count
 
-    def _end_offset(self, topic: str, index: int) -> int | None:
-        """Up to where the partition is committed; None where another node leads it."""
-        partition = self._replicas.find(topic, index)
-        return partition.log.high_watermark if partition is not None and partition.is_leader else None
+        def found(code: ErrorCode, end_offset: int) -> None:
+            if code is ErrorCode.NONE:
+                answer.lag = end_offset - done_with
+            else:
+                # As in Kafka, the start offset is not told either.
+                answer.start_offset = answer.leader_epoch = 0
+                answer.error_code = code
+                answer.error_message = f"the leader of the partition does not tell its end: {code.name}"
+            done()
+
+        self._end_offsets.find(TopicPartition(topic, answer.partition_index), found)
 
     # AlterShareGroupOffsets
 

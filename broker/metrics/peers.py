@@ -16,6 +16,7 @@ _OTHERS: Final = (
     "AddPartitionsManager-channel",
     "Persister-channel",
     "ShareGroupDLQManager-channel",
+    "NetworkPartitionMetadataClient-channel",
 )
 _FETCHER: Final = "replica-fetcher"
 
@@ -32,6 +33,7 @@ _SAID: Final = {
     "AddPartitionsManager-channel": "to the coordinators of transactions",
     "Persister-channel": "to the coordinators of share groups' states",
     "ShareGroupDLQManager-channel": "to the leaders of dead letter queues",
+    "NetworkPartitionMetadataClient-channel": "to the leaders of partitions for their ends",
     _FETCHER: "to a leader that is followed",
 }
 

@@ -1,5 +1,6 @@
 """BrokerReplication: puts together what this broker replicates with other brokers, and tells it of new metadata."""
 
+from broker.coordinators.remote_end_offsets import RemoteEndOffsets
 from broker.coordinators.remote_markers import RemoteMarkers
 from broker.coordinators.remote_share_states import RemoteShareStates
 from broker.coordinators.remote_verification import RemoteVerification
@@ -117,6 +118,12 @@ class BrokerReplication:
             self._nodes("dead-letters", "ShareGroupDLQManager-channel"), on_failure=shutdown.fail
         )
         """Sends dead letters of share groups to the leaders of their queues."""
+        self.end_offsets = RemoteEndOffsets(
+            self._nodes("end-offsets", "NetworkPartitionMetadataClient-channel"),
+            later=services.scheduler.once,
+            on_failure=shutdown.fail,
+        )
+        """Asks leaders on other brokers for the ends of their partitions."""
         services.scheduler.every(
             max(settings.replica_lag_time_max_ms // 2, 1), lambda: replication.maintain_isrs(replicas.partitions())
         )
@@ -135,6 +142,7 @@ class BrokerReplication:
         await self.verification.close()
         await self.share_states.close()
         await self.dead_letters.close()
+        await self.end_offsets.close()
 
     def _nodes(self, purpose: str, channel: str) -> Nodes:
         """The other brokers, to be asked for one purpose; ``channel`` is Kafka's name of these connections."""

@@ -340,6 +340,7 @@ class BrokerServer:
             marker_appender=components.marker_appender,
             worker=self.services.housekeeper,
             share_delivery=share_delivery,
+            remote_end_offsets=None if replication is None else replication.end_offsets,
             has_authorizer=self.authorizer is not None,
             elect=None if controller_listener is None else controller_listener.elect_leaders,
             observers=Observers() if controller_listener is None else controller_listener.observers,

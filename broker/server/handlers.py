@@ -44,6 +44,7 @@ from config.broker_settings import BrokerSettings
 from storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from broker.coordinators.remote_end_offsets import RemoteEndOffsets
     from broker.fetch.replica_choice import RackAwareSelector
     from broker.handlers.acls import AclsHandler
     from broker.handlers.alter_configs import AlterConfigsHandler
@@ -116,6 +117,8 @@ class Handlers:
     """Runs what takes long and needs nothing of the loop."""
     share_delivery: "ShareDelivery"
     """The share partitions and share sessions, made at the first request."""
+    remote_end_offsets: "RemoteEndOffsets | None" = None
+    """Asks the leaders of partitions on other brokers; None where there are none."""
     has_authorizer: bool = False
     """Whether ACLs have an effect."""
     elect: "Elect | None" = None
@@ -381,11 +384,13 @@ class Handlers:
 
     @cached_property
     def share_group_offsets(self) -> "ShareGroupOffsetsHandler":
+        from broker.coordinators.end_offsets import EndOffsets
         from broker.handlers.share_group_offsets import ShareGroupOffsetsHandler
 
-        return ShareGroupOffsetsHandler(
-            self.group_coordinators, self.share_persister, self.replicas, self.metadata_cache
+        end_offsets = EndOffsets(
+            self.replicas, self.metadata_cache, node_id=self.settings.node_id, remote=self.remote_end_offsets
         )
+        return ShareGroupOffsetsHandler(self.group_coordinators, self.share_persister, end_offsets, self.metadata_cache)
 
     @cached_property
     def share_group_state(self) -> "ShareGroupStateHandler":

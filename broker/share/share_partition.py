@@ -45,6 +45,10 @@ Done = Callable[[Exception | None], None]
 """Called when a change is persisted, or with the reason why the change is taken back."""
 
 
+Bury = Callable[[Change, Callable[[], None]], None]
+"""Copies records to the dead letter queue of a group, and calls back afterwards, also if that fails."""
+
+
 class Phase(Enum):
     """How far a share partition is."""
 
@@ -64,9 +68,6 @@ class SharePartitionOwner(Protocol):
 
     def has_failed(self, share_partition: SharePartition, error: Exception) -> None:
         """The persister has refused. Some errors mean that this node is no longer the one to ask."""
-
-    def bury(self, share_partition: SharePartition, change: Change, then: Callable[[], None]) -> None:
-        """Copy records to the dead letter queue of the group; call ``then`` afterwards, also if that fails."""
 
 
 class SharePartitionStats:
@@ -92,8 +93,10 @@ class SharePartition:
         now_ms: Callable[[], int],
         terms: Callable[[], WindowTerms],
         owner: SharePartitionOwner,
+        bury: Bury,
     ) -> None:
-        """``now_ms``: the monotonic clock; ``terms``: the group's settings, which may change."""
+        """``now_ms``: the monotonic clock; ``terms``: the group's settings, which may change; ``bury``: copies records
+        to the dead letter queue of the group."""
         self.key = key
         self.leader_epoch = leader_epoch
         self.phase = Phase.EMPTY
@@ -103,6 +106,7 @@ class SharePartition:
         self._persister = persister
         self._terms = terms
         self._owner = owner
+        self._copy_to_queue = bury
 
     def __repr__(self) -> str:
         return f"SharePartition({self.key.group_id}, {self.key.topic_id.hex()}, {self.key.partition})"
@@ -214,11 +218,11 @@ class SharePartition:
                 self._bury(change)
 
     def _bury(self, change: Change) -> None:
-        self._owner.bury(self, change, partial(self._buried, change))
+        self._copy_to_queue(change, partial(self._buried, change))
 
     def _buried(self, change: Change) -> None:
-        if self.phase is Phase.FENCED:
-            return
+        # Also behind the last session of the group, where nothing else is written any more: else the letters would be
+        # written again when the group comes back. The persister refuses it where another node leads.
         self._write([self.window.archived(change)], self._burial_persisted)
 
     def _burial_persisted(self, error: Exception | None) -> None:

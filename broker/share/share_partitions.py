@@ -28,7 +28,7 @@ from broker.share.sessions import Member, ShareSession, TopicIdPartition
 from broker.share.share_fetch import DelayedShareFetch, ShareFetch, ShareFetchAnswer, ShareFetchPartition
 from broker.share.share_partition import Phase, SharePartition
 from broker.share.stats import ShareGroupStats
-from broker.share.window import Acknowledgement, Change
+from broker.share.window import Acknowledgement
 from storage.errors import StorageError
 from storage.read_ahead import ReadAhead
 from storage.sentinels import NO_OFFSET
@@ -171,6 +171,7 @@ class SharePartitions:
             now_ms=self._clock.monotonic_ms,
             terms=partial(self._configs.terms, key.group_id),
             owner=self,
+            bury=partial(self._dead_letters.bury, key.group_id, partition),
         )
         hosted = self._hosted[key] = Hosted(self, share, partition)
         return hosted
@@ -264,11 +265,3 @@ class SharePartitions:
         if hosted is not None and hosted.share is share_partition and isinstance(error, _FENCING):
             log.info("%s is fenced: %s", share_partition, error)
             self.remove(share_partition.key)
-
-    def bury(self, share_partition: SharePartition, change: Change, then: Callable[[], None]) -> None:
-        """Copy records to the dead letter queue of their group."""
-        hosted = self._hosted.get(share_partition.key)
-        if hosted is None:
-            then()
-            return
-        self._dead_letters.bury(share_partition.key.group_id, hosted.partition, change, then)

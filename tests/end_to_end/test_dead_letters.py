@@ -1,4 +1,4 @@
-"""Two nodes: records that a share group gives up go to its dead letter queue, whichever of the nodes leads that."""
+"""Two nodes: what a share group gives up goes to its dead letter queue, and its lag is told, whoever leads what."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.features import UpdateFeaturesRequest
+from protocol.messages.share_group_offsets import DescribeShareGroupOffsetsRequest
 from tests.support.clusters import Admin, Cluster
 from tests.support.raw_client import RawClient
 
@@ -89,6 +90,20 @@ def reject_all(pair: Cluster, topic: str, group_id: str, expected: set[bytes]) -
         consumer.commit_sync(30)
 
 
+def lags(pair: Cluster, topic: str, group_id: str) -> list[int]:
+    """The lag of the group in each partition, as the coordinator of the group describes it."""
+    of_group = DescribeShareGroupOffsetsRequest.Group
+    asked = DescribeShareGroupOffsetsRequest(groups=[of_group(group_id=group_id, topics=None)])
+    for node in pair.nodes.values():
+        with RawClient(node.bootstrap) as client:
+            (group,) = client.ask(asked, 1).groups
+        if group.error_code == ErrorCode.NONE:
+            return [
+                partition.lag for found in group.topics if found.topic_name == topic for partition in found.partitions
+            ]
+    return []
+
+
 def letters(pair: Cluster, topic: str, count: int) -> dict[bytes, dict[str, str]]:
     """The headers of so many dead letters, by the value of the record."""
     consumer = confluent_kafka.Consumer(
@@ -131,6 +146,9 @@ def test_letters_are_written_where_the_other_node_leads_the_queue(pair: Cluster)
     assert set(found) == jobs
     assert {headers["partition"] for headers in found.values()} == {"0", "1"}
     assert {(headers["topic"], headers["group"]) for headers in found.values()} == {("jobs", "workers")}
+    until(lambda: lags(pair, "jobs", "workers") == [0, 0], "nothing is left to do")
+    produce(pair, "jobs", 2)
+    assert lags(pair, "jobs", "workers") == [JOBS, JOBS], "each leader is asked for its end"
 
 
 @pytest.mark.timeout(300)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from broker.metadata.image.metadata_image import MetadataDelta
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.share_group_offsets import (
@@ -11,6 +12,7 @@ from protocol.messages.share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequest,
 )
+from protocol.records.cluster_metadata import PartitionChangeRecord
 from protocol.schema import NO_UUID
 from tests.support.broker import InProcessBroker
 from tests.unit.broker.handlers.share_groups import G, finalise, joined, left, with_share_groups
@@ -72,6 +74,21 @@ def test_offsets_and_lag_are_described(broker: InProcessBroker, orders: bytes, v
         partition = topic.partitions[0]
         assert (partition.partition_index, partition.start_offset, partition.error_code) == (0, 1, E.NONE)
         assert partition.lag == (2 if version else -1)
+
+
+@serves(DescribeShareGroupOffsetsRequest, E.LEADER_NOT_AVAILABLE, versions=[1])
+def test_a_partition_whose_leader_does_not_tell_its_end_is_described_without_an_offset(
+    broker: InProcessBroker, orders: bytes
+) -> None:
+    joined(broker)
+    broker.ask(write(orders, state_epoch=9, start_offset=1, delivery_complete_count=1), 1)
+    metadata = broker.server.components.metadata
+    delta = MetadataDelta(metadata.image)
+    delta.replay(PartitionChangeRecord(partition_id=0, topic_id=orders, leader=-1))
+    metadata.image = delta.apply(metadata.image.end_offset + 1)
+    (topic,) = describe(broker, ("orders", [0])).topics
+    (partition,) = topic.partitions
+    assert (partition.error_code, partition.start_offset, partition.lag) == (E.LEADER_NOT_AVAILABLE, 0, -1)
 
 
 def test_what_is_not_there_is_described_without_an_offset(broker: InProcessBroker, orders: bytes) -> None:

@@ -22,7 +22,7 @@ from tests.unit.broker.peers.harness import by_hand
 
 QUEUE = bytes([5] * 16)
 BY_ID, BY_NAME = (0, 13), (0, 12)
-REJECT = 3
+RELEASE, REJECT = 2, 3
 
 
 def answer(asked: Asked, *answered: E) -> None:
@@ -232,6 +232,31 @@ def test_letters_go_to_the_leader_of_the_queue(broker: InProcessBroker) -> None:
     elsewhere.answer(broker, E.NONE)
     assert states(persister) == [3, 4]
     assert broker.server.share_delivery.stats.dead_letters["workers"] == 2
+
+
+def test_letters_that_are_under_way_when_the_group_leaves_are_not_written_again(broker: InProcessBroker) -> None:
+    elsewhere, persister = rejected(broker)
+    delivery = broker.server.share_delivery
+    assert delivery is not None
+    delivery.partitions.remove_group("workers")
+    assert not delivery.partitions.hosted()
+    elsewhere.answer(broker, E.NONE)
+    assert states(persister) == [3, 4]
+
+
+def test_records_that_are_given_up_with_the_last_session_have_letters(broker: InProcessBroker) -> None:
+    enable_share_groups(broker)
+    topic_id = broker.create_topic("jobs")
+    broker.create_topic("dlq.jobs", errors_deadletterqueue_group_enable="true")
+    configure(broker, ConfigResource.GROUP, "workers", "share.auto.offset.reset", "earliest")
+    configure(broker, ConfigResource.GROUP, "workers", "errors.deadletterqueue.topic.name", "dlq.jobs")
+    configure(broker, ConfigResource.GROUP, "workers", "share.delivery.count.limit", "2")
+    broker.produce("jobs", b"a")
+    anna = ShareMember(broker, topic_id)
+    assert anna.acquire() == [(0, 0, 1)]
+    assert anna.acquire({(topic_id, 0): [(0, 0, RELEASE)]}) == [(0, 0, 2)]
+    anna.client.close()
+    broker.wait_until(lambda: broker.log("dlq.jobs").log_end_offset == 1)
 
 
 def test_letters_are_sent_again_while_that_may_help(broker: InProcessBroker) -> None:

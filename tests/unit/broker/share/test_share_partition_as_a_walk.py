@@ -42,8 +42,9 @@ class Owner:
 
     def has_failed(self, share_partition: SharePartition, error: Exception) -> None: ...
 
-    def bury(self, share_partition: SharePartition, change: Change, then: Any) -> None:
-        raise AssertionError("there is no dead letter queue")
+
+def bury(change: Change, then: Any) -> None:
+    raise AssertionError("there is no dead letter queue")
 
 
 class ShareGroupWalk(RuleBasedStateMachine):
@@ -86,6 +87,7 @@ class ShareGroupWalk(RuleBasedStateMachine):
             now_ms=self.clock.monotonic_ms,
             terms=lambda: WindowTerms(DeliveryLimit(self.limit, RecordState.ARCHIVED), LOCK_MS, WINDOW, True),
             owner=Owner(),
+            bury=bury,
         )
         errors: list[Exception | None] = []
         self.share.initialize(lambda: 0, errors.append)
