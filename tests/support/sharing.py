@@ -152,6 +152,7 @@ class WireMember(ShareMember):
     def __init__(self, bootstrap: str, group_id: str, topic: str, *, member_id: str = "anna", version: int = 1) -> None:
         self.connection = RawClient(bootstrap)
         self.member_epoch = 0
+        self._is_assigned = False
         self.topic = topic
         topic_id = topic_id_of(bootstrap, topic)
         super().__init__(
@@ -166,8 +167,19 @@ class WireMember(ShareMember):
         self.connection.close()
 
     def join(self) -> None:
-        """Be a member that has been assigned the topic's partitions."""
+        """Be a member that has been assigned the topic's partitions; or go on as a member, if it was one before."""
         until(self._beat, f"partitions of {self.topic} for {self.member_id}")
+
+    def take(self, count: int) -> list[tuple[int, int, int]]:
+        """Acquire so many records, which are waited for: first offset, last offset, delivery count."""
+        found: list[tuple[int, int, int]] = []
+
+        def is_taken() -> bool:
+            found.extend(self.acquire())
+            return sum(last - first + 1 for first, last, _ in found) >= count
+
+        until(is_taken, f"{count} records for {self.member_id}")
+        return found
 
     def meet(self, bootstrap: str) -> None:
         """Go on at another broker, with a new session for fetches."""
@@ -192,7 +204,9 @@ class WireMember(ShareMember):
             return False
         assert answer.error_code == ErrorCode.NONE, answer
         self.member_epoch = answer.member_epoch
-        return answer.assignment is not None and bool(answer.assignment.topic_partitions)
+        if answer.assignment is not None:
+            self._is_assigned = bool(answer.assignment.topic_partitions)
+        return self._is_assigned
 
 
 _NOT_YET = (
