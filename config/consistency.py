@@ -75,6 +75,16 @@ def check_together(settings: BrokerSettings) -> None:
     for name in settings.group_consumer_assignors or ("",):
         if name not in ("uniform", "range"):
             raise InvalidConfig("group.consumer.assignors", name, "uniform, range, or both")
+    for name in ("session.timeout", "heartbeat.interval", "assignment.interval"):
+        _check_between(settings, f"group.streams.{name}.ms")
+    if settings.group_streams_num_standby_replicas > settings.group_streams_max_standby_replicas:
+        raise InvalidConfig(
+            "group.streams.num.standby.replicas",
+            str(settings.group_streams_num_standby_replicas),
+            f"at most group.streams.max.standby.replicas, which is {settings.group_streams_max_standby_replicas}",
+        )
+    if settings.group_streams_assignors != ("sticky",):
+        raise InvalidConfig("group.streams.assignors", ",".join(settings.group_streams_assignors), "sticky")
     if not 0 <= settings.offsets_topic_compression_codec <= _LAST_CODEC:
         raise InvalidConfig(
             "offsets.topic.compression.codec",

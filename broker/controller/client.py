@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from broker.metadata.image.records import Record
+from broker.metadata.internal_topics import InternalTopic
 from broker.metadata.registration import Registration
 from storage.topic_partition import TopicPartition
 
@@ -60,6 +61,12 @@ class AutoCreation(Protocol):
         There is no answer: the client asks again. Names that no topic may have are passed over, and so are topics that
         the quota of the client does not admit. ``asked_by``: the request that is charged; None charges nobody.
         """
+
+    def create_in_the_name_of(
+        self, asked_by: RequestContext, topics: Mapping[str, InternalTopic], then: Callable[[Mapping[str, str]], None]
+    ) -> None:
+        """Create topics, by name, for a client that may create them, and is charged for them. ``then`` gets the
+        reasons why topics were not created, by name."""
 
 
 class ControllerClient(AutoCreation, Protocol):

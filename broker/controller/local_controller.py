@@ -16,6 +16,7 @@ from broker.controller.election_counts import ElectionCounts
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.records import Record
+from broker.metadata.internal_topics import InternalTopic
 from broker.metadata.loader import MetadataLoader, MetadataTransaction
 from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.record_versions import CORDONED_SINCE, version_of
@@ -30,7 +31,7 @@ from broker.request.faults import (
 )
 from broker.runtime.clock import Ids
 from config.broker_settings import BrokerSettings
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, described
 from protocol.records.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -66,6 +67,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+CREATION_TIMEOUT_MS: Final = 30_000
+"""Of topics that the broker asks for."""
 
 CONTROLLERS_UNREGISTER_SINCE: Final = 33
 """The metadata.version (4.4-IV2) from which on a controller's registration can be taken back."""
@@ -365,6 +369,30 @@ class LocalController:
             # A metadata log without disk space has logged that itself.
             with suppress(DiskFull, TooManyOpenFiles):
                 self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals, mutations=mutations)
+
+    def create_in_the_name_of(
+        self, asked_by: RequestContext, topics: Mapping[str, InternalTopic], then: Callable[[Mapping[str, str]], None]
+    ) -> None:
+        from broker.controller.topic_creation import NewTopic
+
+        def created(results: list[TopicResult]) -> None:
+            refused = [one for one in results if one.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)]
+            _log_refusals(refused)
+            then({one.name: one.message or described(one.error) for one in refused})
+
+        try:
+            self.create_topics(
+                [
+                    NewTopic(name, one.partitions, one.replication_factor, configs=one.configs)
+                    for name, one in topics.items()
+                ],
+                timeout_ms=CREATION_TIMEOUT_MS,
+                validate_only=False,
+                then=created,
+                mutations=asked_by.mutations(is_strict=True, is_told=False),
+            )
+        except (DiskFull, TooManyOpenFiles) as error:
+            then(dict.fromkeys(topics, str(error)))
 
     def delete_topics(
         self,

@@ -87,6 +87,8 @@ class GroupCoordinator:
                 offset_metadata_max_bytes=settings.offset_metadata_max_bytes,
                 offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
                 share_max_size=settings.group_share_max_size,
+                streams_max_size=settings.group_streams_max_size,
+                streams_assignors=settings.group_streams_assignors,
                 share_initialize_retry_ms=settings.group_share_initialize_retry_interval_ms,
             )
 

@@ -5,8 +5,9 @@ Each is asked again until the controllers have answered. A new topic is asked fo
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import ForwardedClient, Forwarder, ForwardingFailed, NotForwardable
@@ -32,7 +33,9 @@ MOST_NEW_TOPICS: Final = 1_000
 
 CREATE_TOPICS_VERSION: Final = 7
 CREATION_TIMEOUT_MS: Final = 30_000
-BROKER_DEFAULT: Final = -1
+
+_DEFAULT: Final = InternalTopic(-1, -1, ())
+"""A topic as the settings of the controllers have it."""
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -40,17 +43,12 @@ _SETTLED: Final = {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN
 """What ends the assignment of a replica: the controller has it, or the replica is gone."""
 
 
-class _NewTopic:
-    """A topic that is to be created with the broker's defaults, or as a coordinator's topic."""
+class _AskedTopics(NamedTuple):
+    """Topics that are created in the name of a client, or of this broker."""
 
-    __slots__ = ("client", "configs", "then")
-
-    def __init__(self, client: ForwardedClient, configs: Sequence[tuple[str, str]] = ()) -> None:
-        self.client = client
-        """In whose name it is created."""
-        self.configs = configs
-        self.then: list[Callable[[], None]] = []
-        """What is called once the controllers have answered."""
+    client: ForwardedClient
+    topics: Mapping[str, InternalTopic]
+    then: Callable[[Mapping[str, str]], None]
 
 
 class BrokerRequests:
@@ -80,8 +78,9 @@ class BrokerRequests:
         self._clock = clock
         self._backoff = backoff
         self._wanted_blocks: list[Callable[[range], None]] = []
-        self._new_topics: dict[str, _NewTopic] = {}
-        """By name."""
+        self._new_topics: dict[str, ForwardedClient] = {}
+        """By name, in whose name they are created."""
+        self._asked_topics: deque[_AskedTopics] = deque()
         self._places: dict[tuple[bytes, int], bytes] = {}
         """The log directory of each replica that the controllers are to know, by topic id and partition."""
         self._when_assigned: dict[tuple[bytes, int], Callable[[], None]] = {}
@@ -101,16 +100,32 @@ class BrokerRequests:
         client = self._itself if asked_by is None else ForwardedClient.of(asked_by)
         for name in names:
             if len(self._new_topics) < MOST_NEW_TOPICS:
-                self._new_topics.setdefault(name, _NewTopic(client))
+                self._new_topics.setdefault(name, client)
         self._is_wanted.set()
+
+    def create_in_the_name_of(
+        self, asked_by: RequestContext, topics: Mapping[str, InternalTopic], then: Callable[[Mapping[str, str]], None]
+    ) -> None:
+        """Create topics for a client, in its name: the controllers check what it may create, and charge it. ``then``
+        gets the reasons why topics were not created, by name."""
+        self._ask_for(_AskedTopics(ForwardedClient.of(asked_by), topics, then))
 
     def create_topic(self, name: str, configs: Sequence[tuple[str, str]], then: Callable[[], None]) -> None:
         """Create a topic in this broker's own name, with the broker's defaults and these configs; ``then`` is called
         once the controllers have answered, or have not, also where the topic could not be created."""
-        if name not in self._new_topics and len(self._new_topics) >= MOST_NEW_TOPICS:
+
+        def created(refused: Mapping[str, str]) -> None:
+            for why in refused.values():
+                log.info("topic %s was not created automatically: %s", name, why)
             then()
+
+        self._ask_for(_AskedTopics(self._itself, {name: _DEFAULT._replace(configs=tuple(configs))}, created))
+
+    def _ask_for(self, asked: _AskedTopics) -> None:
+        if len(self._asked_topics) >= MOST_NEW_TOPICS:
+            asked.then(dict.fromkeys(asked.topics, "too many topics wait to be created"))
             return
-        self._new_topics.setdefault(name, _NewTopic(self._itself, configs)).then.append(then)
+        self._asked_topics.append(asked)
         self._is_wanted.set()
 
     def assign_directory(
@@ -149,8 +164,11 @@ class BrokerRequests:
         if self._wanted_blocks and not await self._allocate():
             return False
         while self._new_topics:
-            client = next(iter(self._new_topics.values())).client
-            await self._create(client, [name for name, topic in self._new_topics.items() if topic.client == client])
+            client = next(iter(self._new_topics.values()))
+            await self._create(client, [name for name, wanted_by in self._new_topics.items() if wanted_by == client])
+        while self._asked_topics:
+            asked = self._asked_topics.popleft()
+            asked.then(await self._create_asked(asked))
         return not self._places or await self._assign()
 
     async def _allocate(self) -> bool:
@@ -165,34 +183,38 @@ class BrokerRequests:
         self._wanted_blocks.pop(0)(range(first, first + answer.producer_id_len))
         return not self._wanted_blocks or await self._allocate()
 
-    async def _create(self, client: ForwardedClient, names: Sequence[str]) -> None:
-        request = CreateTopicsRequest(topics=[self._wish(name) for name in names], timeout_ms=CREATION_TIMEOUT_MS)
-        frame = encode_request(0, client.client_id, request, CREATE_TOPICS_VERSION)[4:]
+    async def _create_asked(self, asked: _AskedTopics) -> dict[str, str]:
+        """The reasons why topics were not created, by name."""
         try:
-            response = await self._forwarder.forward(client.request(frame))
+            answer = await self._forward(asked.client, [_wish(name, topic) for name, topic in asked.topics.items()])
+        except (ForwardingFailed, NotForwardable) as error:
+            return dict.fromkeys(asked.topics, str(error))
+        return {
+            topic.name: topic.error_message or described(topic.error_code)
+            for topic in answer.topics
+            if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        }
+
+    async def _forward(self, client: ForwardedClient, wishes: list[CreateTopicsRequest.Topic]) -> CreateTopicsResponse:
+        request = CreateTopicsRequest(topics=wishes, timeout_ms=CREATION_TIMEOUT_MS)
+        frame = encode_request(0, client.client_id, request, CREATE_TOPICS_VERSION)[4:]
+        response = await self._forwarder.forward(client.request(frame))
+        _, answer = decode_response(CreateTopicsResponse, CREATE_TOPICS_VERSION, response)
+        return answer
+
+    async def _create(self, client: ForwardedClient, names: Sequence[str]) -> None:
+        wishes = [_wish(name, self._internal_topic(name) or _DEFAULT) for name in names]
+        try:
+            answer = await self._forward(client, wishes)
         except (ForwardingFailed, NotForwardable) as error:
             names = list(self._new_topics)  # the others would wait as long for nothing
             log.warning("%d topics were not created, the first is %s: %s", len(names), names[0], error)
         else:
-            _, answer = decode_response(CreateTopicsResponse, CREATE_TOPICS_VERSION, response)
             for topic in answer.topics:
                 if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     log.info("topic %s was not created automatically: %s", topic.name, topic.error_message)
         for name in names:
-            for then in self._new_topics.pop(name).then:
-                then()
-
-    def _wish(self, name: str) -> CreateTopicsRequest.Topic:
-        of_topic = CreateTopicsRequest.Topic
-        configs = tuple(self._new_topics[name].configs)
-        internal = self._internal_topic(name) or InternalTopic(BROKER_DEFAULT, BROKER_DEFAULT, configs)
-        return of_topic(
-            name=name,
-            num_partitions=internal.partitions,
-            replication_factor=internal.replication_factor,
-            assignments=[],
-            configs=[of_topic.Config(name=key, value=value) for key, value in internal.configs],
-        )
+            self._new_topics.pop(name, None)
 
     async def _assign(self) -> bool:
         sent = dict(list(self._places.items())[:MOST_ASSIGNMENTS])
@@ -210,6 +232,17 @@ class BrokerRequests:
                         if (then := self._when_assigned.pop(place, None)) is not None:
                             then()
         return not self._places or (len(sent) == MOST_ASSIGNMENTS and await self._assign())
+
+
+def _wish(name: str, topic: InternalTopic) -> CreateTopicsRequest.Topic:
+    of_topic = CreateTopicsRequest.Topic
+    return of_topic(
+        name=name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[],
+        configs=[of_topic.Config(name=key, value=value) for key, value in topic.configs],
+    )
 
 
 def _assignments(

@@ -23,6 +23,9 @@ SHARE_VERSIONS: Final = (0, 2)
 CONTROLLERS_REGISTER_SINCE: Final = 15
 """The metadata.version (3.7-IV0) from which on controllers register too (KIP-919)."""
 
+STREAMS_VERSIONS: Final = (0, 1)
+"""Levels of streams.version: 1 has streams groups (KIP-1071). A new directory has none."""
+
 GROUP_VERSIONS: Final = (0, 1)
 """Levels of group.version: 1 has consumer groups of the newer protocol (KIP-848). A new directory has the last one."""
 
@@ -32,6 +35,7 @@ SUPPORTED_FEATURES: Final = {
     "kraft.version": (0, 1),
     "metadata.version": METADATA_VERSIONS,
     "share.version": SHARE_VERSIONS,
+    "streams.version": STREAMS_VERSIONS,
     "transaction.version": TRANSACTION_VERSIONS,
 }
 """The lowest and highest supported level of each feature; features that are not here are at 0."""

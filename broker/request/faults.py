@@ -133,6 +133,12 @@ class RequestTimedOut(Fault):
     code = ErrorCode.REQUEST_TIMED_OUT
 
 
+class StreamsInvalidTopology(Fault):
+    """The topology of a Kafka Streams application contradicts itself, or has topics that it may not have."""
+
+    code = ErrorCode.STREAMS_INVALID_TOPOLOGY
+
+
 class TopicAuthorizationFailed(Fault):
     """The principal has no right to do this to the topic."""
 

@@ -98,12 +98,12 @@ APIS: Final = (
     Api(ApiKey.WRITE_SHARE_GROUP_STATE, lambda to: to.share_group_state.write_share_group_state),
     Api(ApiKey.DELETE_SHARE_GROUP_STATE, lambda to: to.share_group_state.delete_share_group_state),
     Api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, lambda to: to.share_group_state.read_share_group_state_summary),
-    Api(ApiKey.STREAMS_GROUP_HEARTBEAT, lambda to: to.modern_groups.unsupported),
-    Api(ApiKey.STREAMS_GROUP_DESCRIBE, lambda to: to.modern_groups.unsupported),
+    Api(ApiKey.STREAMS_GROUP_HEARTBEAT, lambda to: to.streams_groups.heartbeat),
+    Api(ApiKey.STREAMS_GROUP_DESCRIBE, lambda to: to.streams_groups.describe),
     Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, lambda to: to.share_group_offsets.describe_share_group_offsets),
     Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, lambda to: to.share_group_offsets.alter_share_group_offsets),
     Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, lambda to: to.share_group_offsets.delete_share_group_offsets),
-    Api(ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, lambda to: to.modern_groups.unsupported),
+    Api(ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, lambda to: to.streams_groups.update_topology_description),
     Api(ApiKey.UNREGISTER_CONTROLLER, lambda to: to.registrations.unregister_controller),
 )
 """By ascending key."""

@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from broker.handlers.group_membership import GroupMembershipHandler
     from broker.handlers.groups import GroupsHandler
     from broker.handlers.log_dirs import LogDirsHandler
-    from broker.handlers.modern_groups import ModernGroupsHandler
     from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
     from broker.handlers.producers import ProducersHandler
     from broker.handlers.quorum import QuorumHandler
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
     from broker.handlers.share_group_offsets import ShareGroupOffsetsHandler
     from broker.handlers.share_group_state import ShareGroupStateHandler
     from broker.handlers.share_groups import ShareGroupsHandler
+    from broker.handlers.streams_groups import StreamsGroupsHandler
     from broker.handlers.topic_partitions import TopicPartitionsHandler
     from broker.handlers.topics import TopicsHandler
     from broker.handlers.transaction_listings import TransactionListingsHandler
@@ -359,12 +359,6 @@ class Handlers:
         return ConsumerGroupsHandler(self.settings, self.group_coordinators, self.metadata_cache, self.ids, self.worker)
 
     @cached_property
-    def modern_groups(self) -> "ModernGroupsHandler":
-        from broker.handlers.modern_groups import ModernGroupsHandler
-
-        return ModernGroupsHandler()
-
-    @cached_property
     def producers(self) -> "ProducersHandler":
         from broker.handlers.producers import ProducersHandler
 
@@ -381,6 +375,14 @@ class Handlers:
         from broker.handlers.share_groups import ShareGroupsHandler
 
         return ShareGroupsHandler(self.group_coordinators, self.metadata_cache)
+
+    @cached_property
+    def streams_groups(self) -> "StreamsGroupsHandler":
+        from broker.handlers.streams_groups import StreamsGroupsHandler
+
+        return StreamsGroupsHandler(
+            self.settings, self.group_coordinators, self.metadata_cache, self.auto_creation, self.clock
+        )
 
     @cached_property
     def share_group_offsets(self) -> "ShareGroupOffsetsHandler":

@@ -1,4 +1,4 @@
-// A Kafka Streams application: arguments are BOOTSTRAP LINES COUNTS STATE_DIRECTORY. It counts the words of the lines in a
+// A Kafka Streams application: arguments are BOOTSTRAP LINES COUNTS STATE_DIRECTORY [SETTING=VALUE ...]. It counts the words of the lines in a
 // topic, and writes "word count" into another topic whenever a word has come, exactly once (exactly_once_v2). Its state's
 // changelog, word-counts-counts-changelog, is cleaned as soon as it has a segment for each half of a second.
 
@@ -30,11 +30,16 @@ public class WordCounts {
                 "commit.interval.ms", 100,
                 // Without a cache every new count is written, not only the last one before a commit.
                 "statestore.cache.max.bytes", 0));
-        settings.putAll(Map.of(
-                // What was killed is given up soon: its place in the group, and its open transactions.
-                StreamsConfig.consumerPrefix("session.timeout.ms"), 2_000,
-                StreamsConfig.consumerPrefix("heartbeat.interval.ms"), 300,
-                StreamsConfig.producerPrefix("transaction.timeout.ms"), 5_000));
+        for (String setting : Arrays.copyOfRange(arguments, 4, arguments.length)) {
+            settings.put(setting.split("=", 2)[0], setting.split("=", 2)[1]);
+        }
+        // What was killed is given up soon: its open transactions, and its place in the group.
+        settings.put(StreamsConfig.producerPrefix("transaction.timeout.ms"), 5_000);
+        if (!"streams".equals(settings.get("group.protocol"))) {  // else the broker has these times
+            settings.putAll(Map.of(
+                    StreamsConfig.consumerPrefix("session.timeout.ms"), 2_000,
+                    StreamsConfig.consumerPrefix("heartbeat.interval.ms"), 300));
+        }
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(arguments[1], Consumed.with(Serdes.String(), Serdes.String()))
                 .flatMapValues(line -> Arrays.asList(line.split(" ")))

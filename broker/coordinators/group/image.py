@@ -6,16 +6,16 @@ nothing: it stays in the log for brokers that know it.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from typing import Any, Final
 
 from broker.coordinators.group.consumer.group import ConsumerGroup
-from broker.coordinators.group.modern.group import KeptGroup, ModernGroup, NewGroup
+from broker.coordinators.group.modern.group import ModernGroup, NewGroup
 from broker.coordinators.group.offset_table import OffsetTable, pack_offset
 from broker.coordinators.group.pending_offsets import PendingOffsets
 from broker.coordinators.group.requests import CommittedOffset
 from broker.coordinators.group.share.group import ShareGroup
+from broker.coordinators.group.streams.group import StreamsGroup
 from protocol.records.coordinator_records import UnknownRecord
 from protocol.records.group_metadata import (
     KEY_TYPES,
@@ -45,7 +45,7 @@ _KINDS: Final = {key: _KIND_OF_TYPE[number] for number, key in KEY_TYPES.items()
 _NEW_GROUPS: Final[Mapping[str, NewGroup]] = {
     CONSUMER: ConsumerGroup,
     SHARE: ShareGroup,
-    STREAMS: partial(KeptGroup, kind=STREAMS),
+    STREAMS: StreamsGroup,
 }
 """How a group is made that a record names for the first time, by kind."""
 

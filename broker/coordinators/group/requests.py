@@ -197,7 +197,7 @@ class ListedGroup(NamedTuple):
     protocol_type: str
     state: str
     type: str
-    """``classic``; ``consumer``, ``share`` or ``streams`` of a group that another kind of broker has written."""
+    """``classic``, ``consumer``, ``share`` or ``streams``."""
     members: int
 
 

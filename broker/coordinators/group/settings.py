@@ -28,5 +28,9 @@ class GroupSettings:
     offsets_retention_ms: int = 10_080 * 60_000
     share_max_size: int = 200
     """The most members that a share group may have."""
+    streams_max_size: int = 2_147_483_647
+    """The most members that a streams group may have."""
+    streams_assignors: tuple[str, ...] = ("sticky",)
+    """The task assignors; the first one is taken by groups that name none."""
     share_initialize_retry_ms: int = 30_000
     """After how long the share coordinator is asked again to begin states of partitions."""

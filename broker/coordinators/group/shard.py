@@ -20,7 +20,6 @@ from broker.coordinators.group.expiry import Expiry
 from broker.coordinators.group.image import CLASSIC, CONSUMER, SHARE, STREAMS, GroupImage, kind_of_key
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.group import Assignment, ModernGroup
-from broker.coordinators.group.modern.kept import KeptGroups
 from broker.coordinators.group.modern.kinds import GroupConfigs, GroupsOfKind, Resolve, Surroundings
 from broker.coordinators.group.modern.topics import TopicHashes, TopicsView
 from broker.coordinators.group.offsets import Offsets
@@ -56,6 +55,14 @@ from broker.coordinators.group.share.requests import (
     ShareHeartbeatAnswer,
 )
 from broker.coordinators.group.stats import GroupStats
+from broker.coordinators.group.streams.group import StreamsGroup
+from broker.coordinators.group.streams.groups import StreamsGroups
+from broker.coordinators.group.streams.requests import (
+    DescribedStreamsGroup,
+    StreamsBeat,
+    StreamsBeaten,
+    StreamsBeatReply,
+)
 from broker.coordinators.share.persister import SharePersister
 from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Clock, Ids
@@ -120,10 +127,11 @@ class GroupShard:
         self._consumer_groups = ConsumerGroups(surroundings, self._membership)
         self._migration = Migration(surroundings, self._consumer_groups, self._membership)
         self._share = ShareGroups(surroundings, persister)
+        self._streams = StreamsGroups(surroundings, self._membership)
         self._kinds: dict[str, GroupsOfKind] = {
             CONSUMER: self._consumer_groups,
             SHARE: self._share,
-            STREAMS: KeptGroups(),
+            STREAMS: self._streams,
         }
         """The state machine of each kind of groups of the newer protocols."""
         self._offsets = Offsets(
@@ -200,6 +208,8 @@ class GroupShard:
                 if group.members:
                     return self._migration.join(group, request, reply)
                 return self._membership.join(request, reply, self._consumer_groups.tombstones(group))
+            if isinstance(group, StreamsGroup) and not group.members:
+                return self._membership.join(request, reply, self._streams.tombstones(group))
             reply(Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
             return None
 
@@ -261,6 +271,14 @@ class GroupShard:
             beat.group_id,
             lambda: self._consumer_groups.heartbeat(beat, reply),
             lambda error: reply(Beaten(error=error)),
+        )
+
+    def streams_heartbeat(self, beat: StreamsBeat, reply: StreamsBeatReply) -> GroupResult | None:
+        """Handle StreamsGroupHeartbeat: let a member join, go on, or leave."""
+        return self._queues.decide(
+            beat.group_id,
+            lambda: self._streams.heartbeat(beat, reply),
+            lambda error: reply(StreamsBeaten(error=error)),
         )
 
     def _is_decided_alone(self, group_id: str) -> bool:
@@ -392,6 +410,11 @@ class GroupShard:
         """A consumer group as it is now; None if there is no such group, or it is of another kind."""
         group = self._consumer_groups.find(group_id)
         return None if group is None else self._consumer_groups.describe(group)
+
+    def describe_streams_group(self, group_id: str) -> DescribedStreamsGroup | None:
+        """A streams group as it is now; None if there is no such group, or it is of another kind."""
+        group = self._streams.find(group_id)
+        return None if group is None else self._streams.describe(group)
 
     def knows_regex(self, group_id: str, regex: str) -> bool:
         """Whether a member of the consumer group subscribes by the expression, which is valid then."""

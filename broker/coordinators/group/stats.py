@@ -12,6 +12,7 @@ class GroupStats:
         "deleted_offsets",
         "expired_offsets",
         "share_rebalances",
+        "streams_rebalances",
     )
 
     def __init__(self) -> None:
@@ -25,3 +26,5 @@ class GroupStats:
         """Generations whose assignment has been stored."""
         self.share_rebalances = 0
         """New epochs of share groups that came with a heartbeat."""
+        self.streams_rebalances = 0
+        """New epochs of streams groups that came with a heartbeat."""

@@ -11,6 +11,8 @@ METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 SHARE_VERSION: Final = "share.version"
 """From level 1 on members can join share groups (KIP-932)."""
+STREAMS_VERSION: Final = "streams.version"
+"""From level 1 on members can join streams groups (KIP-1071)."""
 GROUP_VERSION: Final = "group.version"
 ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
 

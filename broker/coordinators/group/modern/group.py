@@ -18,8 +18,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from protocol.records.group_metadata import ShareGroupMetadataKey, StreamsGroupMetadataKey
-
 Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
 """Partitions by topic id. No topic is without a partition."""
 
@@ -49,15 +47,22 @@ class ModernMember(Protocol):
     def epoch(self) -> int: ...
     @property
     def previous_epoch(self) -> int: ...
-    @property
-    def subscribed_topics(self) -> frozenset[str]:
-        """By name; what a regular expression adds does not count."""
 
     def is_at(self, assignment_epoch: int) -> bool:
         """Whether the member has all of its target assignment of this epoch, and nothing else."""
 
 
+class SubscribedMember(ModernMember, Protocol):
+    """A member that subscribes to topics."""
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """By name; what a regular expression adds does not count."""
+
+
 MemberT = TypeVar("MemberT", bound=ModernMember)
+SubscribedMemberT = TypeVar("SubscribedMemberT", bound=SubscribedMember)
+TargetT = TypeVar("TargetT")
 
 
 class ModernGroup(ABC):
@@ -100,34 +105,17 @@ class ModernGroup(ABC):
         return 0
 
 
-class KeptGroup(ModernGroup):
-    """A group of a protocol that is not served here. Its records stay in the log, and nothing of them is read."""
+class GroupWithTargets(ModernGroup, Generic[MemberT, TargetT]):
+    """A group whose members each have a target assignment."""
 
-    __slots__ = ("kind",)
-
-    def __init__(self, group_id: str, kind: str) -> None:
-        super().__init__(group_id)
-        self.kind = kind  # type: ignore[misc]  # of this class each group has its own
-
-    def replay(self, key: Any, value: Any) -> None:
-        """Apply a record: the group exists until the tombstone of its epoch record."""
-        if value is None and isinstance(key, (ShareGroupMetadataKey, StreamsGroupMetadataKey)):
-            self.replay_gone()
-
-
-class GroupWithMembers(ModernGroup, Generic[MemberT]):
-    """A group whose members are assigned partitions of topics: a consumer group or a share group."""
-
-    __slots__ = ("_at_epoch", "members", "subscribers", "targets")
+    __slots__ = ("_at_epoch", "members", "targets")
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.members: dict[str, MemberT] = {}
         """By member id, in the order in which they came."""
-        self.targets: dict[str, Assignment] = {}
+        self.targets: dict[str, TargetT] = {}
         """The target assignment of each member, by member id."""
-        self.subscribers: Counter[str] = Counter()
-        """How many members subscribe to each topic by its name."""
         self._at_epoch: Counter[int] = Counter()
         """How many members are at which assignment epoch."""
 
@@ -141,6 +129,40 @@ class GroupWithMembers(ModernGroup, Generic[MemberT]):
         """Whether every member is at the assignment epoch."""
         return self._at_epoch[self.assignment_epoch] == len(self.members)
 
+    def replay_member(self, member: MemberT) -> None:
+        """A record has made or changed the member."""
+        self._replay_count(self.members.get(member.member_id), member)
+        self.members[member.member_id] = member
+
+    def replay_member_removed(self, member_id: str) -> None:
+        """The tombstone of the member's metadata."""
+        self._replay_count(self.members.pop(member_id, None), None)
+
+    def replay_target(self, member_id: str, target: TargetT | None) -> None:
+        """A member's target assignment, None for its tombstone."""
+        if target is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = target
+
+    def _replay_count(self, old: MemberT | None, new: MemberT | None) -> None:
+        """Take a member's change over into what is counted of all members."""
+        if old is not None:
+            replay_subtract(self._at_epoch, _epochs_of(old))
+        if new is not None:
+            self._at_epoch.update(_epochs_of(new))
+
+
+class GroupWithMembers(GroupWithTargets[SubscribedMemberT, Assignment]):
+    """A group whose members are assigned partitions of topics: a consumer group or a share group."""
+
+    __slots__ = ("subscribers",)
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.subscribers: Counter[str] = Counter()
+        """How many members subscribe to each topic by its name."""
+
     def subscribes_to(self, topic: str) -> bool:
         """Whether any member subscribes to the topic."""
         return topic in self.subscribers
@@ -153,30 +175,12 @@ class GroupWithMembers(ModernGroup, Generic[MemberT]):
         """A member's target assignment."""
         return self.targets.get(member_id, NOTHING)
 
-    def replay_member(self, member: MemberT) -> None:
-        """A record has made or changed the member."""
-        self._replay_count(self.members.get(member.member_id), member)
-        self.members[member.member_id] = member
-
-    def replay_member_removed(self, member_id: str) -> None:
-        """The tombstone of the member's metadata."""
-        self._replay_count(self.members.pop(member_id, None), None)
-
-    def replay_target(self, member_id: str, target: Assignment | None) -> None:
-        """A member's target assignment, None for its tombstone."""
-        if target is None:
-            self.targets.pop(member_id, None)
-        else:
-            self.targets[member_id] = target
-
-    def _replay_count(self, old: MemberT | None, new: MemberT | None) -> None:
-        """Take a member's change over into what is counted of all members."""
+    def _replay_count(self, old: SubscribedMemberT | None, new: SubscribedMemberT | None) -> None:
+        super()._replay_count(old, new)
         if old is not None:
             replay_subtract(self.subscribers, old.subscribed_topics)
-            replay_subtract(self._at_epoch, _epochs_of(old))
         if new is not None:
             self.subscribers.update(new.subscribed_topics)
-            self._at_epoch.update(_epochs_of(new))
 
 
 def _epochs_of(member: ModernMember) -> tuple[int, ...]:

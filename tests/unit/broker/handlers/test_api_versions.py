@@ -110,7 +110,7 @@ def test_the_versions_are_those_of_apache_kafka(broker: InProcessBroker, version
             4,
             {
                 *("metadata.version", "kraft.version", "transaction.version", "group.version", "share.version"),
-                "eligible.leader.replicas.version",
+                *("streams.version", "eligible.leader.replicas.version"),
             },
         ),
     ],

@@ -70,7 +70,7 @@ def test_a_feature_may_get_the_level_that_it_has(broker: InProcessBroker, versio
         ("transaction.version", 1, UPGRADE, "Can't downgrade"),
         ("group.version", 2, UPGRADE, "only supports versions 0-1"),
         ("share.version", 3, UPGRADE, "only supports versions 0-2"),
-        ("streams.version", 1, UPGRADE, "does not support this feature"),
+        ("streams.version", 2, UPGRADE, "only supports versions 0-1"),
         ("", 1, UPGRADE, "does not support this feature"),
     ],
 )

@@ -361,13 +361,13 @@ def test_it_gives_up_when_nobody_answers_for_a_minute(has_leader: bool) -> None:
 
 def test_levels_that_it_does_not_support_keep_it_from_joining() -> None:
     async def test(one: Joining, controllers: Controllers) -> None:
-        controllers.finalized = {"metadata.version": 25, "streams.version": 1, "transaction.version": 9}
+        controllers.finalized = {"metadata.version": 25, "unheard.of.version": 1, "transaction.version": 9}
         await one.until(one.task.done)
         with pytest.raises(UnsupportedFeatures) as refused:
             one.task.result()
         assert str(refused.value).startswith(
-            "the cluster has finalised streams.version at 1, which this broker does not know; "
-            "transaction.version at 9, of which this broker supports 0 to 2. `kafka-features downgrade`"
+            "the cluster has finalised transaction.version at 9, of which this broker supports 0 to 2; "
+            "unheard.of.version at 1, which this broker does not know. `kafka-features downgrade`"
         )
         assert controllers.registrations == []
 
@@ -375,4 +375,4 @@ def test_levels_that_it_does_not_support_keep_it_from_joining() -> None:
 
 
 def test_a_feature_at_level_0_needs_no_support() -> None:
-    check_features({"metadata.version": 33, "streams.version": 0})
+    check_features({"metadata.version": 33, "unheard.of.version": 0})

@@ -162,13 +162,13 @@ def test_a_leader_that_cannot_be_reached_at_its_own_address_is_a_fault() -> None
 
 
 def test_levels_that_are_too_high_come_with_the_command_that_lowers_them() -> None:
-    first, second, command = troubles(survey=with_features(share_version=3, streams_version=1))
+    first, second, command = troubles(survey=with_features(share_version=3, unheard_version=1))
 
     assert first.found == "the cluster has finalised share.version at 3, this broker supports 0 to 2"
-    assert second.found == "the cluster has finalised streams.version at 1, which this broker does not know"
+    assert second.found == "the cluster has finalised unheard.version at 1, which this broker does not know"
     assert command.remedy == (
         "kafka-features.sh --bootstrap-controller c2.example:9093 downgrade --feature share.version=2 "
-        "--feature streams.version=0"
+        "--feature unheard.version=0"
     )
     *_, command = troubles(survey=with_features(transaction_version=SUPPORTED_FEATURES["transaction.version"][1] + 1))
     assert command.remedy.endswith(" downgrade --feature transaction.version=2")

@@ -298,6 +298,15 @@ class Coordinator:
             "share.session.timeout.ms": 45_000,
             "share.heartbeat.interval.ms": 5_000,
             "share.assignment.interval.ms": 0,
+            "streams.session.timeout.ms": 45_000,
+            "streams.heartbeat.interval.ms": 5_000,
+            "streams.assignment.interval.ms": 0,
+            "streams.initial.rebalance.delay.ms": 0,
+            "streams.num.standby.replicas": 0,
+            "streams.rack.aware.assignment.tags": (),
+            "streams.assignor.name": None,
+            "streams.task.offset.interval.ms": 60_000,
+            "streams.acceptable.recovery.lag": 10_000,
         }
         self.shard = self._new_shard()
         self.writer.stands(*((*stored, -1) for stored in log))

@@ -18,9 +18,7 @@ from tests.unit.broker.coordinators.group.harness import G
 from tests.unit.broker.coordinators.group.offsets_harness import OffsetsHome, as_member
 
 ORDERS_ID = bytes.fromhex("238adcac38fc4766b41ce623aae57763")
-OF_ANOTHER_BROKER = GroupRecord(
-    StreamsGroupMetadataKey(group_id=G), StreamsGroupMetadataValue(epoch=2, metadata_hash=0), 0
-)
+OF_STREAMS = GroupRecord(StreamsGroupMetadataKey(group_id=G), StreamsGroupMetadataValue(epoch=2, metadata_hash=0), 0)
 NONE = ErrorCode.NONE
 
 
@@ -139,7 +137,7 @@ def test_a_commit_shows_that_a_member_is_alive(home):
 
 
 def test_a_group_that_belongs_to_another_protocol_takes_offsets_from_outside_only(home):
-    home.stands(OF_ANOTHER_BROKER)
+    home.stands(OF_STREAMS)
 
     assert home.commits(orders(5)) == [NONE]
     assert home.commits(orders(6), generation=2, member_id="m") == [ErrorCode.UNKNOWN_MEMBER_ID]
@@ -348,8 +346,8 @@ def test_whoever_requires_stable_offsets_is_told_where_a_transaction_is_open(hom
     assert home.offsets() == {("orders", 0): 5, ("orders", 1): 2, ("orders", 2): 6}
 
 
-def test_offsets_of_a_group_that_belongs_to_another_protocol_can_be_fetched(home):
-    home.stands(OF_ANOTHER_BROKER, pending(5))
+def test_offsets_of_a_streams_group_can_be_fetched(home):
+    home.stands(OF_STREAMS, pending(5))
 
     assert home.offsets() == {("orders", 0): 5}
 
@@ -435,10 +433,10 @@ def test_once_the_consumers_have_gone_their_offsets_can_be_deleted(home):
     assert home.offsets() == {}
 
 
-def test_of_a_group_that_belongs_to_another_protocol_nothing_is_deleted(home):
-    home.stands(OF_ANOTHER_BROKER, pending(5))
+def test_offsets_of_a_streams_group_without_members_are_deleted(home):
+    home.stands(OF_STREAMS, pending(5))
 
-    assert home.deletes_offsets(("orders", 0)) == [(ErrorCode.NON_EMPTY_GROUP, [])]
+    assert home.deletes_offsets(("orders", 0)) == [(NONE, [NONE])]
 
 
 def test_an_offset_that_only_a_transaction_has_written_is_deleted_with_it(home):

@@ -283,21 +283,18 @@ def test_a_deletion_that_cannot_be_written_deletes_nothing(home):
 # Groups of other kinds -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", OTHER_KINDS)
-def test_a_group_of_another_kind_is_listed_as_that_and_nobody_joins_it_or_removes_it(home, kind):
-    home.stands(OTHER_KINDS[kind])
+def test_nobody_joins_a_share_group_by_the_classic_protocol(home):
+    home.stands(OTHER_KINDS["share"])
     written = len(home.writer.log)
 
-    assert listed(home) == [ListedGroup(G, kind, "Empty", kind, 0)]
-    assert home.shard.kind_of(G) == kind
+    assert listed(home) == [ListedGroup(G, "share", "Empty", "share", 0)]
+    assert home.shard.kind_of(G) == "share"
     assert home.shard.describe(G) is None
     joined = home.consumer("orders").asks_to_join(member_id="m").answer
     assert (joined.error, joined.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "m")
-    if kind != "share":  # whose members are known: there are none
-        assert home.deletes() == [ErrorCode.NON_EMPTY_GROUP]
     assert len(home.writer.log) == written
 
-    home.stands(GroupRecord(OTHER_KINDS[kind].key, None, None))
+    home.stands(GroupRecord(OTHER_KINDS["share"].key, None, None))
 
     assert listed(home) == []
     assert home.consumer("orders").asks_to_join().answer.error is NONE

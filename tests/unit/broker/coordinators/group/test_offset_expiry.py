@@ -292,18 +292,17 @@ def test_a_group_that_somebody_is_in_stays_without_offsets(home):
     assert home.state() == "Stable"
 
 
-def test_groups_that_belong_to_another_protocol_are_not_touched(home):
+def test_a_streams_group_without_members_goes_with_its_last_offset(home):
     home.stands(
         GroupRecord(StreamsGroupMetadataKey(group_id=G), StreamsGroupMetadataValue(epoch=2, metadata_hash=0), 0),
         offset_record(G, orders(5), home.clock.now_ms()),
     )
     home.pass_ms(10 * RETENTION_MS)
-    before = len(home.writer.log)
 
     home.expires()
 
-    assert len(home.writer.log) == before
-    assert home.offsets() == {("orders", 0): 5}
+    assert home.offsets() == {}
+    assert home.shard.kind_of(G) is None
 
 
 def test_a_commit_that_is_being_written_saves_what_it_is_for(home):

@@ -1,0 +1,797 @@
+"""StreamsGroups: the state machine of streams groups (KIP-1071).
+
+A heartbeat does five things, each with its records:
+
+1. the member is made or changed
+2. the group gets its topology from the first member
+3. the topology is compared with the topics of the cluster; the group epoch grows where any of this, the group's configs
+   or a change of topics asks for new assignments
+4. the assignor computes target assignments for the group epoch, at most once in each assignment interval, and for a
+   group without members only when the initial rebalance delay is over
+5. the member takes its next step towards its target (`reconciliation`)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from broker.coordinators.group.membership import Membership
+from broker.coordinators.group.modern.group import ModernGroup
+from broker.coordinators.group.modern.kinds import Surroundings
+from broker.coordinators.group.modern.timers import Deadline, MemberTimers
+from broker.coordinators.group.records import GroupResult, group_tombstone
+from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
+from broker.coordinators.group.streams import records as r
+from broker.coordinators.group.streams.assignor import TaskOffsets, Worker, assign
+from broker.coordinators.group.streams.endpoints import EndpointViews
+from broker.coordinators.group.streams.group import StreamsGroup
+from broker.coordinators.group.streams.member import (
+    LEFT_FOR_A_WHILE,
+    NOTHING,
+    NOTHING_HELD,
+    MemberState,
+    StreamsMember,
+    Tasks,
+)
+from broker.coordinators.group.streams.reconciliation import Target, UnknownState, next_step
+from broker.coordinators.group.streams.requests import (
+    DescribedStreamsGroup,
+    DescribedStreamsMember,
+    StreamsBeat,
+    StreamsBeaten,
+    StreamsBeatReply,
+)
+from broker.coordinators.group.streams.topology import (
+    Configured,
+    InvalidTopology,
+    Status,
+    StatusCode,
+    Topology,
+    configure,
+)
+from broker.coordinators.write_errors import client_error_of
+from broker.runtime.clock import Alarm
+from protocol.errors import ErrorCode
+from protocol.records.group_metadata import GroupRecord
+from storage.sentinels import NO_EPOCH
+
+JOINS: Final = 0
+"""The epoch with which a member joins."""
+
+REMOVED_AGAIN_AFTER_MS: Final = 500
+"""After how long the removal of a member is tried again whose records could not be written."""
+
+_NO_OFFSETS: Final[TaskOffsets] = MappingProxyType({})
+
+Aftermath = Callable[[bool], None]
+"""What is to be done once the records are replayed (True) or have failed (False)."""
+
+
+class BeatRefused(Exception):
+    """The request is not allowed in the state that the group is in."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Step(NamedTuple):
+    """What a request leads to."""
+
+    records: list[GroupRecord]
+    answer: StreamsBeaten = StreamsBeaten()
+    aftermath: Sequence[Aftermath] = ()
+
+
+class _Reported(NamedTuple):
+    """What a member has told of the state on its disk. It is in no record: members tell it again and again."""
+
+    offsets: TaskOffsets = _NO_OFFSETS
+    end_offsets: TaskOffsets = _NO_OFFSETS
+
+
+class StreamsGroups:
+    """A `GroupsOfKind` for the streams groups of a partition."""
+
+    def __init__(self, around: Surroundings, classic: Membership) -> None:
+        self._around = around
+        self._classic = classic
+        self._timers = MemberTimers(around.wheel)
+        self._configured: dict[str, tuple[Topology, Configured]] = {}
+        """Topologies, each with what follows from the topics as they were when they changed last."""
+        self._delays: dict[str, Alarm] = {}
+        """Groups whose first assignment waits for more members."""
+        self._shutdowns: dict[str, str] = {}
+        """The member of each group that wants the whole application to stop."""
+        self._reported: dict[tuple[str, str], _Reported] = {}
+        """By group id and member id."""
+        self._endpoints = EndpointViews(around.groups, around.topics)
+
+    def find(self, group_id: str) -> StreamsGroup | None:
+        """The group; None if there is none, or it is of another kind."""
+        group = self._around.groups.get(group_id)
+        return group if isinstance(group, StreamsGroup) else None
+
+    # The life of the partition ----------------------------------------------------------------------------------------
+
+    def loaded(self) -> None:
+        """All records of the log are replayed: sessions begin now."""
+        for group in self._groups():
+            for member in group.members.values():
+                self._begin_session(group.group_id, member.member_id)
+                if member.state is MemberState.UNREVOKED_TASKS:
+                    self._expect_revocation(group.group_id, member)
+
+    def unload(self, code: ErrorCode) -> None:
+        """Cancel all alarms. No reply is parked outside of the queues."""
+        self._timers.cancel_all()
+        delays, self._delays = self._delays, {}
+        for alarm in delays.values():
+            alarm.cancel()
+
+    def replayed(self, group_id: str) -> None:
+        """Forget what is known of a group that has no members any more, or is gone."""
+        group = self.find(group_id)
+        if group is None or not group.members:
+            self._shutdowns.pop(group_id, None)
+        if group is None:
+            self._configured.pop(group_id, None)
+            self._endpoints.forget(group_id)
+
+    def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
+        """Let groups that need the topics look at them with their next heartbeat."""
+        for group_id, (topology, _) in list(self._configured.items()):
+            if not topology.required_topics().isdisjoint(names):
+                del self._configured[group_id]
+
+    # What others ask --------------------------------------------------------------------------------------------------
+
+    def glance(self, group: ModernGroup) -> ListedGroup:
+        """The group as ListGroups lists it."""
+        assert isinstance(group, StreamsGroup)
+        return ListedGroup(group.group_id, group.kind, group.state.value, group.kind, group.member_count)
+
+    def describe(self, group: StreamsGroup) -> DescribedStreamsGroup:
+        """The group as administrators see it."""
+        topology, configured = self._configured.get(group.group_id, (None, None))
+        return DescribedStreamsGroup(
+            group.group_id,
+            group.state.value,
+            group.epoch,
+            group.assignment_epoch,
+            self._assignor(group.group_id),
+            group.topology,
+            configured if topology == group.topology else None,
+            [
+                DescribedStreamsMember(
+                    member, group.target(member_id), *self._reported.get((group.group_id, member_id), _Reported())
+                )
+                for member_id, member in group.members.items()
+            ],
+        )
+
+    def check_commit(self, group: ModernGroup, commit: Commit) -> ErrorCode:
+        """NONE if the offsets may be committed: by a member with its epoch, or by nobody to a group without members."""
+        assert isinstance(group, StreamsGroup)
+        if commit.generation <= NO_GENERATION and not group.members:
+            return ErrorCode.NONE
+        is_transactional = commit.transaction is not None
+        is_nobody = commit.generation == NO_GENERATION and not commit.member_id and commit.instance_id is None
+        if is_transactional and is_nobody:
+            return ErrorCode.NONE
+        member = group.members.get(commit.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not is_transactional and not commit.knows_member_epochs:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if commit.generation == member.epoch:
+            return ErrorCode.NONE
+        if commit.generation < member.epoch and group.topology is not None:
+            # The member has had these tasks since that epoch or longer (KIP-1251).
+            subtopologies = {name: one.subtopology_id for one in group.topology.subtopologies for name in one.inputs}
+            if all(
+                _has_since(member, subtopologies.get(offset.topic), offset.partition, commit.generation)
+                for offset in commit.offsets
+            ):
+                return ErrorCode.NONE
+        return ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_fetch(self, group: ModernGroup, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """NONE if the member may read committed offsets."""
+        assert isinstance(group, StreamsGroup)
+        if member_id is None and member_epoch < 0:
+            return ErrorCode.NONE
+        member = group.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if member.epoch == member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_delete_offsets(self, group: ModernGroup) -> ErrorCode:
+        """Offsets of topics that no member reads may be deleted."""
+        return ErrorCode.NONE
+
+    def check_delete(self, group: ModernGroup) -> ErrorCode:
+        """NONE if the group may be deleted by request."""
+        return ErrorCode.NON_EMPTY_GROUP if group.member_count else ErrorCode.NONE
+
+    def has_expiring_offsets(self, group: ModernGroup) -> bool:
+        """Offsets expire as those of classic groups."""
+        return True
+
+    def tombstones(self, group: ModernGroup) -> list[GroupRecord]:
+        """The tombstones of all records of the group."""
+        assert isinstance(group, StreamsGroup)
+        return r.group_tombstones(group)
+
+    def expire_members(self, group: ModernGroup, member: str | None) -> tuple[int, GroupResult | None]:
+        """Remove members as if nothing had been heard of them."""
+        assert isinstance(group, StreamsGroup)
+        found = [one for one in group.members.values() if member in (None, one.member_id, one.instance_id)]
+        if not found:
+            return 0, None
+        return len(found), self._result(self._fence(group, found, "nothing has been heard of it for too long"), _nobody)
+
+    # Heartbeats -------------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, beat: StreamsBeat, reply: StreamsBeatReply) -> GroupResult | None:
+        """Handle a StreamsGroupHeartbeat. To be called when no records of the group are in flight."""
+        try:
+            step = self._leave(beat) if beat.member_epoch < JOINS else self._beat(beat)
+        except BeatRefused as refused:
+            reply(StreamsBeaten(error=refused.code, message=refused.message))
+            return None
+        except InvalidTopology as invalid:
+            reply(StreamsBeaten(error=ErrorCode.STREAMS_INVALID_TOPOLOGY, message=str(invalid)))
+            return None
+        answer = step.answer
+        return self._result(
+            step, lambda error: reply(StreamsBeaten(error=error) if error is not ErrorCode.NONE else answer)
+        )
+
+    def _result(self, step: Step, answer: Callable[[ErrorCode], None]) -> GroupResult | None:
+        """What is to be written of a step. ``answer`` gets NONE, or the client's error of a failed write."""
+
+        def then(error: ErrorCode) -> None:
+            for after in step.aftermath:
+                after(error is ErrorCode.NONE)
+            answer(client_error_of(error))
+
+        if step.records:
+            return GroupResult(step.records, then)
+        then(ErrorCode.NONE)
+        return None
+
+    def _beat(self, beat: StreamsBeat) -> Step:
+        group, records, aftermath = self._group_for(beat)
+        member, replaced = self._member_for(group, beat, records)
+        updated = _updated(member, beat)
+        if updated != member:
+            records.append(r.member_record(group.group_id, updated))
+        grows = updated != member and (beat.instance_id is None or _changes_assignment(member, updated))
+        topology = self._topology(group, beat, records)
+        statuses: list[Status] = []
+        if group.topology is not None and updated.topology_epoch < group.topology.epoch:
+            detail = (
+                f"The member's topology epoch {updated.topology_epoch} is behind the group's topology epoch "
+                f"{group.topology.epoch}."
+            )
+            statuses.append(Status(StatusCode.STALE_TOPOLOGY, detail))
+        configured, hashed = self._look_at_topics(group, topology, aftermath)
+        validated = topology.epoch if configured.is_ready else NO_EPOCH
+        if configured.is_ready:
+            _check_tasks(configured, beat.owned)
+        reported = self._report(group, updated.member_id, beat, aftermath)
+        configs = self._assignment_configs(group.group_id)
+        epoch = group.epoch
+        if (
+            grows
+            or hashed != group.metadata_hash
+            or validated != group.validated_topology_epoch
+            or configs != group.assignment_configs
+        ):
+            epoch += 1
+            self._around.stats.streams_rebalances += 1
+            records.append(r.epoch_record(group, epoch, hashed, validated, configs))
+        if not group.members:
+            self._delay(group.group_id)
+        target = self._target(group, epoch, updated, replaced, configured, configs, reported, records, statuses)
+        reconciled = self._reconcile(group, updated, target, beat.owned, records, aftermath)
+        self._begin_session(group.group_id, updated.member_id)
+        if beat.shuts_down:
+            self._shutdowns.setdefault(group.group_id, updated.member_id)
+        if configured.problem is not None:
+            statuses.append(configured.problem)
+        if (asked_by := self._shutdowns.get(group.group_id)) is not None:
+            statuses.append(_shutdown(asked_by))
+        if beat.knows_missing_tags and (missing_tags := _missing_tags(configs, updated)):
+            statuses.append(_missing(missing_tags))
+        has_other_tasks = reconciled.assigned != member.assigned
+        has_other_endpoint = replaced is None and reconciled.endpoint != member.endpoint
+        endpoint_epoch, endpoints = self._endpoints.seen_by(
+            group,
+            reconciled,
+            configured,
+            beat.endpoint_epoch,
+            is_changed=beat.member_epoch == JOINS or has_other_tasks or has_other_endpoint,
+        )
+        answer = StreamsBeaten(
+            member_id=reconciled.member_id,
+            member_epoch=reconciled.epoch,
+            heartbeat_interval_ms=self._around.configs(group.group_id, "streams.heartbeat.interval.ms"),
+            task_offset_interval_ms=self._around.configs(group.group_id, "streams.task.offset.interval.ms"),
+            acceptable_recovery_lag=self._around.configs(group.group_id, "streams.acceptable.recovery.lag"),
+            statuses=statuses,
+            tasks=reconciled.assigned if beat.member_epoch == JOINS or has_other_tasks else None,
+            endpoint_epoch=endpoint_epoch,
+            endpoints=endpoints,
+            missing=configured.missing,
+        )
+        return Step(records, answer, aftermath)
+
+    def _group_for(self, beat: StreamsBeat) -> tuple[StreamsGroup, list[GroupRecord], list[Aftermath]]:
+        """The group of a member that joins or is alive; a new group where it joins one that does not exist."""
+        group = self.find(beat.group_id)
+        if group is not None:
+            self._check_room(group, beat)
+            return group, [], []
+        if beat.group_id in self._around.groups:
+            raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a streams group.")
+        classic = self._classic.find(beat.group_id)
+        if classic is None and beat.member_epoch != JOINS:
+            raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {beat.group_id} not found.")
+        if classic is None:
+            return StreamsGroup(beat.group_id), [], []
+        if classic.members or beat.member_epoch != JOINS:
+            raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a streams group.")
+        after = self._classic.hands_over(beat.group_id)
+        return StreamsGroup(beat.group_id), [group_tombstone(beat.group_id)], [after]
+
+    def _check_room(self, group: StreamsGroup, beat: StreamsBeat) -> None:
+        """Raises `BeatRefused` for one member too many."""
+        most = self._around.settings.streams_max_size
+        is_known = beat.member_id in group.members or beat.instance_id in group.members_by_instance
+        if beat.member_epoch == JOINS and not is_known and group.member_count >= most:
+            raise BeatRefused(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The streams group has reached its maximum capacity of {most} members.",
+            )
+
+    def _member_for(
+        self, group: StreamsGroup, beat: StreamsBeat, records: list[GroupRecord]
+    ) -> tuple[StreamsMember, StreamsMember | None]:
+        """The member that sends the heartbeat, new or known, and the static member whose place it takes."""
+        joins = beat.member_epoch == JOINS
+        if not joins:
+            member = _static_of(group, beat) if beat.instance_id is not None else _member_of(group, beat.member_id)
+            _check_epoch(member, beat)
+            return member, None
+        static = group.static_member(beat.instance_id)
+        if static is None:
+            return group.members.get(beat.member_id) or StreamsMember(member_id=beat.member_id), None
+        if static.epoch != LEFT_FOR_A_WHILE:
+            raise BeatRefused(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the "
+                f"instance id is owned by {static.member_id} member.",
+            )
+        new = dataclasses.replace(static, member_id=beat.member_id, epoch=0, previous_epoch=0)
+        records += r.removal(group.group_id, static.member_id)
+        records.append(r.member_record(group.group_id, new))
+        records.append(r.target_record(group.group_id, new.member_id, group.target(static.member_id)))
+        records.append(r.current_record(group.group_id, new))
+        self._around.events.member_fenced(group.group_id, static.instance_id or "", static.member_id)
+        return new, static
+
+    def _topology(self, group: StreamsGroup, beat: StreamsBeat, records: list[GroupRecord]) -> Topology:
+        """The group's topology: that of its first member."""
+        if group.topology is None:
+            if beat.topology is None:
+                # The log of a broker that was cut off: the client comes again with its topology.
+                raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, "The group has lost its topology. Join it again.")
+            records.append(r.topology_record(group.group_id, beat.topology))
+            return beat.topology
+        is_new = beat.topology is not None and group.topology.epoch <= beat.topology.epoch
+        if is_new and beat.topology is not None and not group.topology.same(beat.topology):
+            raise BeatRefused(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+        return group.topology
+
+    def _look_at_topics(
+        self, group: StreamsGroup, topology: Topology, aftermath: list[Aftermath]
+    ) -> tuple[Configured, int]:
+        """The topology against the topics of the cluster, and the hash of these topics."""
+        known = self._configured.get(group.group_id)
+        if known is not None and known[0] == topology:
+            return known[1], group.metadata_hash
+        hashed = self._around.hashes.of_group(topology.required_topics())
+
+        def count(name: str) -> int | None:
+            topic = self._around.topics.of_name(name)
+            return None if topic is None else topic.partitions
+
+        configured = configure(topology, count)
+        version = self._around.topics.version
+
+        def after(stands: bool) -> None:
+            # Topics that have changed while the record was written are looked at again.
+            if stands and self._around.topics.version == version:
+                self._configured[group.group_id] = topology, configured
+
+        aftermath.append(after)
+        return configured, hashed
+
+    def _report(self, group: StreamsGroup, member_id: str, beat: StreamsBeat, aftermath: list[Aftermath]) -> _Reported:
+        """What the member has told of the state on its disk, now or before."""
+        key = group.group_id, member_id
+        before = self._reported.get(key, _Reported())
+        if beat.offsets is None and beat.end_offsets is None:
+            return before
+        reported = _Reported(
+            before.offsets if beat.offsets is None else beat.offsets,
+            before.end_offsets if beat.end_offsets is None else beat.end_offsets,
+        )
+
+        def after(stands: bool) -> None:
+            if stands:
+                self._reported[key] = reported
+
+        aftermath.append(after)
+        return reported
+
+    # Assignments ------------------------------------------------------------------------------------------------------
+
+    def _assignment_configs(self, group_id: str) -> dict[str, str]:
+        """The configs of the group that assignments depend on, as the record of the group epoch has them."""
+        configs = {"num.standby.replicas": str(self._around.configs(group_id, "streams.num.standby.replicas"))}
+        if tags := self._around.configs(group_id, "streams.rack.aware.assignment.tags"):
+            configs["rack.aware.assignment.tags"] = ",".join(tags)
+        return configs
+
+    def _assignor(self, group_id: str) -> str:
+        """The name of the group's assignor."""
+        return self._around.configs(group_id, "streams.assignor.name") or self._around.settings.streams_assignors[0]
+
+    def _delay(self, group_id: str) -> None:
+        """Let the first assignment wait for more members."""
+        delay_ms = self._around.configs(group_id, "streams.initial.rebalance.delay.ms")
+        if delay_ms and group_id not in self._delays:
+            self._delays[group_id] = self._around.wheel.add_after(delay_ms, partial(self._delay_is_over, group_id))
+
+    def _delay_is_over(self, group_id: str) -> None:
+        del self._delays[group_id]
+
+        def decision() -> GroupResult | None:
+            group = self.find(group_id)
+            if group is None or not group.members or group.topology is None or group.epoch <= group.assignment_epoch:
+                return None
+            aftermath: list[Aftermath] = []
+            try:
+                configured, _ = self._look_at_topics(group, group.topology, aftermath)
+            except InvalidTopology:
+                return None
+            _, records = self._new_targets(group, group.epoch, None, None, configured, group.assignment_configs, None)
+            return self._result(Step(records, aftermath=aftermath), _nobody)
+
+        self._around.queues.decide_unasked(group_id, decision)
+
+    def _target(
+        self,
+        group: StreamsGroup,
+        epoch: int,
+        updated: StreamsMember,
+        replaced: StreamsMember | None,
+        configured: Configured,
+        configs: Mapping[str, str],
+        reported: _Reported,
+        records: list[GroupRecord],
+        statuses: list[Status],
+    ) -> Target:
+        """The member's target assignment, computed anew if the group epoch is ahead and nothing is to be waited for."""
+        if group.group_id in self._delays:
+            statuses.append(_delayed("initial rebalance delay"))
+            return Target(group.assignment_epoch, NOTHING)
+        before = group.target(updated.member_id if replaced is None else replaced.member_id)
+        if epoch <= group.assignment_epoch:
+            return Target(group.assignment_epoch, before)
+        interval_ms = self._around.configs(group.group_id, "streams.assignment.interval.ms")
+        computed_ms = group.assignment_timestamp
+        if interval_ms and computed_ms and self._around.clock.now_ms() < computed_ms + interval_ms:
+            statuses.append(_delayed("assignment interval"))
+            return Target(group.assignment_epoch, before)
+        targets, changes = self._new_targets(group, epoch, updated, replaced, configured, configs, reported)
+        records += changes
+        return Target(epoch, targets[updated.member_id])
+
+    def _new_targets(
+        self,
+        group: StreamsGroup,
+        epoch: int,
+        updated: StreamsMember | None,
+        replaced: StreamsMember | None,
+        configured: Configured,
+        configs: Mapping[str, str],
+        reported: _Reported | None,
+    ) -> tuple[dict[str, Tasks], list[GroupRecord]]:
+        """All target assignments, and the records of those that have changed."""
+        members = dict(group.members)
+        targets = dict(group.targets)
+        if replaced is not None and updated is not None:
+            del members[replaced.member_id]
+            targets[updated.member_id] = targets.pop(replaced.member_id, NOTHING)
+        if updated is not None:
+            members[updated.member_id] = updated
+        found: dict[str, Tasks] = dict.fromkeys(members, NOTHING)
+        if configured.is_ready:
+            workers = {}
+            for member_id, member in members.items():
+                is_sender = updated is not None and member_id == updated.member_id and reported is not None
+                told = reported if is_sender else self._reported.get((group.group_id, member_id))
+                offsets = told.offsets if told is not None else {}
+                workers[member_id] = Worker(member.process_id, targets.get(member_id, NOTHING), offsets)
+            found = assign(workers, list(configured.subtopologies.values()), int(configs["num.standby.replicas"]))
+        changes = [
+            r.target_record(group.group_id, member_id, target)
+            for member_id, target in found.items()
+            if targets.get(member_id) != target
+        ]
+        changes.append(r.assignment_epoch_record(group.group_id, epoch, self._around.clock.now_ms()))
+        return found, changes
+
+    def _reconcile(
+        self,
+        group: StreamsGroup,
+        member: StreamsMember,
+        target: Target,
+        owned: Tasks | None,
+        records: list[GroupRecord],
+        aftermath: list[Aftermath],
+    ) -> StreamsMember:
+        if member.is_at(target.epoch):
+            return member
+        try:
+            stepped = next_step(member, target, group, owned)
+        except UnknownState:
+            raise BeatRefused(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
+            ) from None
+        if stepped == member:
+            if member.state is MemberState.UNREVOKED_TASKS and not self._timers.has(
+                group.group_id, member.member_id, Deadline.REVOCATION
+            ):
+                # The write of its record took longer than its client waits, and stands all the same.
+                aftermath.append(partial(self._watch_revocation, group.group_id, member))
+            return member
+        records.append(r.current_record(group.group_id, stepped))
+        aftermath.append(partial(self._watch_revocation, group.group_id, stepped))
+        return stepped
+
+    # Timers -----------------------------------------------------------------------------------------------------------
+
+    def _begin_session(self, group_id: str, member_id: str) -> None:
+        """Begin the member's session anew."""
+        timeout_ms = self._around.configs(group_id, "streams.session.timeout.ms")
+        self._expect(group_id, member_id, Deadline.SESSION, timeout_ms, "nothing has been heard of it too long")
+
+    def _watch_revocation(self, group_id: str, member: StreamsMember, stands: bool) -> None:
+        if not stands:
+            return
+        if member.state is MemberState.UNREVOKED_TASKS:
+            self._expect_revocation(group_id, member)
+        else:
+            self._timers.cancel(group_id, member.member_id, (Deadline.REVOCATION,))
+
+    def _expect_revocation(self, group_id: str, member: StreamsMember) -> None:
+        self._expect(
+            group_id,
+            member.member_id,
+            Deadline.REVOCATION,
+            member.rebalance_timeout_ms,
+            f"it has not given up tasks within {member.rebalance_timeout_ms} ms",
+            is_missed=lambda known: known.epoch == member.epoch,
+        )
+
+    def _expect(
+        self,
+        group_id: str,
+        member_id: str,
+        deadline: Deadline,
+        after_ms: int,
+        why: str,
+        *,
+        is_missed: Callable[[StreamsMember], bool] = lambda _: True,
+    ) -> None:
+        """Remove the member if it misses the deadline, and if ``is_missed`` says so of the member as it is then."""
+
+        def decision() -> GroupResult | None:
+            group = self.find(group_id)
+            member = None if group is None else group.members.get(member_id)
+            if group is None or member is None or not is_missed(member):
+                return None
+            if self._timers.has(group_id, member_id, deadline):
+                return None  # a request that waited before this decision has set the deadline anew
+            step = self._fence(group, [member], why)
+            return self._result(step._replace(aftermath=[*step.aftermath, again]), _nobody)
+
+        def again(stands: bool) -> None:
+            if not stands and not self._timers.has(group_id, member_id, deadline):
+                self._expect(group_id, member_id, deadline, REMOVED_AGAIN_AFTER_MS, why, is_missed=is_missed)
+
+        self._timers.set(
+            group_id, member_id, deadline, after_ms, lambda: self._around.queues.decide_unasked(group_id, decision)
+        )
+
+    # Going ------------------------------------------------------------------------------------------------------------
+
+    def _leave(self, beat: StreamsBeat) -> Step:
+        group = self.find(beat.group_id)
+        if group is None:
+            exists = beat.group_id in self._around.groups or self._classic.find(beat.group_id) is not None
+            what = "is not a streams group" if exists else "not found"
+            raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} {what}.")
+        if beat.shuts_down:
+            self._shutdowns.setdefault(beat.group_id, beat.member_id)
+        member = _member_of(group, beat.member_id) if beat.instance_id is None else _static_of(group, beat)
+        answer = StreamsBeaten(member_id=beat.member_id, member_epoch=beat.member_epoch, statuses=[])
+        if beat.instance_id is not None and beat.member_epoch == LEFT_FOR_A_WHILE:
+            gone = dataclasses.replace(
+                member,
+                epoch=LEFT_FOR_A_WHILE,
+                assigned=r.left_for_a_while(member),
+                pending_revocation=NOTHING_HELD,
+            )
+            return Step([r.current_record(group.group_id, gone)], answer)
+        return self._fence(group, [member], "it has left")._replace(answer=answer)
+
+    def _fence(self, group: StreamsGroup, members: Sequence[StreamsMember], why: str) -> Step:
+        """Remove members, and let the group epoch grow."""
+        records = [record for member in members for record in r.removal(group.group_id, member.member_id)]
+        epoch = group.epoch + 1
+        records.append(
+            r.epoch_record(group, epoch, group.metadata_hash, group.validated_topology_epoch, group.assignment_configs)
+        )
+        if len(members) == group.member_count:
+            # Nobody is left to be assigned anything: the group is not behind its epoch.
+            records.append(r.assignment_epoch_record(group.group_id, epoch, 0))
+
+        def after(stands: bool) -> None:
+            for member in members if stands else ():
+                self._timers.cancel(group.group_id, member.member_id)
+                self._reported.pop((group.group_id, member.member_id), None)
+                self._around.events.member_removed(group.group_id, member.member_id, why)
+
+        return Step(records, StreamsBeaten(), [after])
+
+    def _groups(self) -> Iterator[StreamsGroup]:
+        return (group for group in self._around.groups.values() if isinstance(group, StreamsGroup))
+
+
+def _updated(member: StreamsMember, beat: StreamsBeat) -> StreamsMember:
+    """The member with what the heartbeat says of it."""
+    joins = beat.member_epoch == JOINS
+    return dataclasses.replace(
+        member,
+        instance_id=beat.instance_id if beat.instance_id is not None else member.instance_id,
+        rack_id=beat.rack_id if beat.rack_id is not None else member.rack_id,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms
+        ),
+        topology_epoch=member.topology_epoch if beat.topology is None else beat.topology.epoch,
+        process_id=beat.process_id if beat.process_id is not None else member.process_id,
+        endpoint=beat.endpoint if joins or beat.endpoint is not None else member.endpoint,
+        tags=member.tags if beat.tags is None else beat.tags,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+    )
+
+
+def _changes_assignment(member: StreamsMember, updated: StreamsMember) -> bool:
+    """Whether something has changed of a static member that assignments depend on."""
+    return (member.topology_epoch, member.rack_id, member.tags, member.process_id) != (
+        updated.topology_epoch,
+        updated.rack_id,
+        updated.tags,
+        updated.process_id,
+    )
+
+
+def _member_of(group: StreamsGroup, member_id: str) -> StreamsMember:
+    """Raises `BeatRefused` where the group has no such member."""
+    member = group.members.get(member_id)
+    if member is None:
+        raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    return member
+
+
+def _static_of(group: StreamsGroup, beat: StreamsBeat) -> StreamsMember:
+    """The static member that sends the heartbeat. Raises `BeatRefused`."""
+    static = group.static_member(beat.instance_id)
+    if static is None:
+        raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {beat.instance_id} is unknown.")
+    if static.member_id != beat.member_id:
+        raise BeatRefused(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {beat.member_id} with instance id {beat.instance_id} was fenced by member "
+            f"{static.member_id}.",
+        )
+    return static
+
+
+def _check_epoch(member: StreamsMember, beat: StreamsBeat) -> None:
+    """Raises `BeatRefused` for an epoch that is not the member's. The epoch before is the member's, too, if it has only
+    tasks that it should have: the answer with its new epoch may be lost."""
+    received = beat.member_epoch
+    if received == member.epoch:
+        return
+    size = "greater"
+    if received < member.epoch:
+        size = "smaller"
+        has_only_assigned = beat.owned is not None and member.assigned.has_all_of(beat.owned)
+        if received == member.previous_epoch and has_only_assigned:
+            return
+    raise BeatRefused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The streams group member has a {size} member epoch ({received}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _check_tasks(configured: Configured, owned: Tasks | None) -> None:
+    """Raises `BeatRefused` for tasks that do not exist."""
+    for tasks in owned or ():
+        for subtopology_id, partitions in tasks.items():
+            subtopology = configured.subtopologies.get(subtopology_id)
+            if subtopology is None:
+                raise BeatRefused(
+                    ErrorCode.INVALID_REQUEST, f"Subtopology {subtopology_id} does not exist in the topology."
+                )
+            for partition in sorted(partitions):
+                if not 0 <= partition < subtopology.tasks:
+                    raise BeatRefused(
+                        ErrorCode.INVALID_REQUEST,
+                        f"Task {partition} for subtopology {subtopology_id} is invalid. Number of tasks for this "
+                        f"subtopology: {subtopology.tasks}",
+                    )
+
+
+def _has_since(member: StreamsMember, subtopology: str | None, partition: int, epoch: int) -> bool:
+    """Whether the member has had the active task since this epoch or longer."""
+    if subtopology is None:
+        return False
+    since = member.assigned.active.get(subtopology, {}).get(partition)
+    if since is None:
+        since = member.pending_revocation.active.get(subtopology, {}).get(partition)
+    return since is not None and since <= epoch
+
+
+def _missing_tags(configs: Mapping[str, str], member: StreamsMember) -> list[str]:
+    tags = configs.get("rack.aware.assignment.tags", "")
+    return [tag for tag in tags.split(",") if tag and tag not in member.tags]
+
+
+def _missing(tags: Sequence[str]) -> Status:
+    detail = (
+        f"Missing required client tags for rack-aware standby assignment: [{', '.join(tags)}]. Configure them via "
+        "'client.tag.<tagKey>' in your Streams config."
+    )
+    return Status(StatusCode.MISSING_CLIENT_TAGS, detail)
+
+
+def _delayed(by: str) -> Status:
+    return Status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {by}.")
+
+
+def _shutdown(asked_by: str) -> Status:
+    detail = (
+        f"Streams group member {asked_by} encountered a fatal error and requested a shutdown for the entire "
+        "application."
+    )
+    return Status(StatusCode.SHUTDOWN_APPLICATION, detail)
+
+
+def _nobody(_: ErrorCode) -> None:
+    """Nobody has asked."""
