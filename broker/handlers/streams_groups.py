@@ -105,7 +105,7 @@ class StreamsGroupsHandler:
 
         def answered(beaten: StreamsBeaten) -> None:
             statuses = beaten.statuses
-            if beaten.missing and statuses is not None:
+            if beaten.missing:
                 statuses = self._topics.wanted(beaten.missing, statuses, beaten.heartbeat_interval_ms * 2, context)
             context.respond(_beaten(beaten._replace(statuses=statuses)))
 
@@ -196,12 +196,12 @@ class InternalTopics:
         for name, (until_ms, _) in list(self._errors.items()):
             if until_ms <= now_ms:
                 del self._errors[name]
+        failed = [(one.name, self._errors[one.name][1]) for one in topics if one.name in self._errors]
         new = [one for one in topics if one.name not in self._under_way and one.name not in self._errors]
         if new:
             asked = {one.name: _to_create(one) for one in new}
             self._under_way.update(asked)
             self._creation.create_in_the_name_of(context, asked, self._ended(asked, timeout_ms))
-        failed = [(one.name, self._errors[one.name][1]) for one in topics if one.name in self._errors]
         if not failed:
             return statuses
         more = len(failed) - ERRORS_LISTED
@@ -339,7 +339,7 @@ def _offsets(structs: Sequence[TaskOffset] | None) -> TaskOffsets | None:
 
 
 def _beaten(beaten: StreamsBeaten) -> StreamsGroupHeartbeatResponse:
-    statuses, tasks, endpoints = beaten.statuses, beaten.tasks, beaten.endpoints
+    tasks, endpoints = beaten.tasks, beaten.endpoints
     return StreamsGroupHeartbeatResponse(
         error_code=beaten.error,
         error_message=beaten.message,
@@ -348,9 +348,7 @@ def _beaten(beaten: StreamsBeaten) -> StreamsGroupHeartbeatResponse:
         heartbeat_interval_ms=beaten.heartbeat_interval_ms,
         task_offset_interval_ms=beaten.task_offset_interval_ms,
         acceptable_recovery_lag=beaten.acceptable_recovery_lag,
-        status=None
-        if statuses is None
-        else [StatusStruct(status_code=one.code, status_detail=one.detail) for one in statuses],
+        status=[StatusStruct(status_code=one.code, status_detail=one.detail) for one in beaten.statuses],
         active_tasks=None if tasks is None else _task_ids(tasks.active),
         standby_tasks=None if tasks is None else _task_ids(tasks.standby),
         warmup_tasks=None if tasks is None else _task_ids(tasks.warmup),
@@ -402,17 +400,15 @@ def _topology(topology: Topology, configured: Configured | None) -> Described.To
     """With numbers of partitions where the topics of the cluster say how many there are."""
     known = configured.subtopologies if configured is not None and configured.is_ready else {}
     subtopologies = []
-    for one in topology.subtopologies if not known else sorted(topology.subtopologies):
-        in_cluster = known.get(one.subtopology_id)
-        changelogs = one.changelogs if in_cluster is None else sorted(in_cluster.changelogs)
-        sources = one.repartition_sources if in_cluster is None else sorted(in_cluster.repartition_sources)
+    for one in sorted(topology.subtopologies):
+        in_cluster = known.get(one.subtopology_id, one)
         subtopologies.append(
             Described.Topology.Subtopology(
                 subtopology_id=one.subtopology_id,
                 source_topics=sorted(one.source_topics),
                 repartition_sink_topics=sorted(one.repartition_sinks),
-                state_changelog_topics=[_topic(topic) for topic in changelogs],
-                repartition_source_topics=[_topic(topic) for topic in sources],
+                state_changelog_topics=[_topic(topic) for topic in sorted(in_cluster.changelogs)],
+                repartition_source_topics=[_topic(topic) for topic in sorted(in_cluster.repartition_sources)],
             )
         )
     return Described.Topology(epoch=topology.epoch, subtopologies=subtopologies)

@@ -546,12 +546,11 @@ RULES: Final[tuple[Rule, ...]] = (
             ("CONSUMER_GROUP_DESCRIBE", "groups*.members*.target_assignment.topic_partitions"),
         )
     ),
-    Rule(
-        api="CONSUMER_GROUP_DESCRIBE",
-        path="groups*.members",
-        replace=_sorted_by("member_id"),
-        orders=True,
-        reason="A hash map's order.",
+    *(
+        Rule(
+            api=api, path="groups*.members", replace=_sorted_by("member_id"), orders=True, reason="A hash map's order."
+        )
+        for api in ("CONSUMER_GROUP_DESCRIBE", "STREAMS_GROUP_DESCRIBE")
     ),
     Rule(api="DESCRIBE_GROUPS", path="groups*.members", replace=_by_member, orders=True, reason="A hash map's order."),
     Rule(

@@ -636,7 +636,7 @@ class StreamsGroups:
         if beat.shuts_down:
             self._shutdowns.setdefault(beat.group_id, beat.member_id)
         member = _member_of(group, beat.member_id) if beat.instance_id is None else _static_of(group, beat)
-        answer = StreamsBeaten(member_id=beat.member_id, member_epoch=beat.member_epoch, statuses=[])
+        answer = StreamsBeaten(member_id=beat.member_id, member_epoch=beat.member_epoch)
         if beat.instance_id is not None and beat.member_epoch == LEFT_FOR_A_WHILE:
             gone = dataclasses.replace(
                 member,

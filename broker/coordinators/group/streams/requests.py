@@ -58,7 +58,7 @@ class StreamsBeaten(NamedTuple):
     heartbeat_interval_ms: int = 0
     task_offset_interval_ms: int = 0
     acceptable_recovery_lag: int = -1
-    statuses: Sequence[Status] | None = None
+    statuses: Sequence[Status] = ()
     tasks: HeldTasks | None = None
     """None where nothing has changed for the member."""
     endpoint_epoch: int = 0
