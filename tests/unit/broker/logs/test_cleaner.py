@@ -89,9 +89,8 @@ def delete(broker: InProcessBroker, topic: str) -> None:
 
 def test_a_dirty_log_is_cleaned_and_readers_get_what_is_left(broker: InProcessBroker) -> None:
     fill(broker, "orders")
-    look(broker)
     cleaner = broker.server.components.log_cleaner
-    broker.wait_until(lambda: cleaner.stats.rounds == 1)
+    rest_until(broker, lambda: cleaner.stats.rounds == 1)
     assert values(broker, "orders") == [b"2", b"2"]
     assert (cleaner.stats.records_read, cleaner.stats.records_written, cleaner.stats.segments_replaced) == (6, 2, 3)
     (answer,) = broker.ask(fetch_request("orders", offset=1), 12).responses[0].partitions
