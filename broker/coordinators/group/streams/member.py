@@ -72,10 +72,10 @@ NOTHING_HELD: Final = HeldTasks()
 class MemberState(IntEnum):
     """How far a member has come on the way to its target assignment, by the numbers in the records."""
 
-    STABLE = 0
-    UNREVOKED_TASKS = 1
+    STABLE = 1
+    UNREVOKED_TASKS = 2
     """It has to give up tasks, and has not acknowledged that yet."""
-    UNRELEASED_TASKS = 2
+    UNRELEASED_TASKS = 3
     """It waits for tasks that another member has not given up yet."""
     UNKNOWN = 127
 
