@@ -308,6 +308,10 @@ class Exchange:
     def _at_least(self, patience_s: float) -> float:
         return max(patience_s, self._least_patience_s)
 
+    def note(self, key: ApiKey, step: str, version: int, outcome: dict[str, Any]) -> None:
+        """Note what was seen in answers that were asked for without a name."""
+        self._note(key, step, f"v{version}", outcome, _now_ms())
+
     def _note(self, key: int, step: str, version: str, outcome: Any, sent_ms: int) -> None:
         # What only controllers are asked has no name among the APIs of brokers.
         api = ApiKey(key).name if key in set(ApiKey) - ASKED_CONTROLLERS else f"API {key}"
