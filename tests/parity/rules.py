@@ -356,7 +356,7 @@ RULES: Final[tuple[Rule, ...]] = (
         reason="A hash map's order.",
     ),
     Rule(
-        script="authorization",
+        script="*authorization",
         path="*error_message",
         replace=_text,
         reason="Kafka's words for most refusals are those of a program's inner state.",
@@ -502,7 +502,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     *(
         Rule(
-            script="share_fetch",
+            script="share_*",
             api=api,
             path="responses",
             replace=_by_partition,

@@ -6,6 +6,7 @@ are asked of one broker, and no ACL changes meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from dev.apache_kafka import OPEN_CONTROLLER_ABOVE
@@ -23,7 +24,7 @@ from tests.parity.access import (
     log_in,
 )
 from tests.parity.authorization import administration, controllers, groups, records
-from tests.parity.authorization.questions import Asking, State, creations_of, states_of
+from tests.parity.authorization.questions import Asking, Case, State, creations_of, states_of
 from tests.parity.brokers import FEATURES_OFF
 from tests.parity.connection import Connection
 from tests.parity.exchange import Exchange
@@ -41,7 +42,12 @@ def run(exchange: Exchange) -> None:
     admin = log_in(exchange, "admin")
     before = allow_everything_from_here(exchange, admin)
     prepare(exchange, admin)
-    states = [state for case in CASES for state in states_of(case)]
+    ask_all(exchange, admin, CASES, before)
+
+
+def ask_all(exchange: Exchange, admin: Connection, cases: Sequence[Case], before: int) -> None:
+    """Ask all cases; ``before``: how many ACLs there are already."""
+    states = [state for case in cases for state in states_of(case)]
     creations = [
         creation for number, state in enumerate(states) for creation in creations_of(state, number, address(number))
     ]
