@@ -58,6 +58,7 @@ CASES: dict[str, Callable[[Bench], dict[str, float]]] = {
     "latency": raw_cases.latency,
     "commits": group_cases.commits,
     "rebalances": group_cases.rebalances,
+    "newer-rebalances": group_cases.newer_rebalances,
     "transactions": transaction_cases.transactions,
     "isolation": transaction_cases.isolation,
     "fairness": connection_cases.fairness,

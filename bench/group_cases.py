@@ -11,6 +11,7 @@ from typing import Final
 from bench.conversation import CLIENT_ID
 from bench.group_members import Group, expect_success
 from bench.load import LoadFailed, run_load, run_paced
+from bench.newer_members import NewerGroup
 from bench.raw_cases import Bench
 from protocol.headers import decode_response, encode_request
 from protocol.messages.committed_offsets import OffsetCommitRequest, OffsetCommitResponse
@@ -28,6 +29,11 @@ PACED_RATE: Final = 500
 
 SIZES: Final = {2: 200, 20: 40, 200: 6}
 """By group size: how many times a group grows to that size and shrinks again."""
+
+NEWER_SIZES: Final = {2: 100, 20: 20, 200: 4}
+"""The same for groups of the newer protocol (KIP-848)."""
+NEWER_PARTITIONS: Final = 200
+"""Of the topic that these groups read."""
 
 Figures = dict[str, float]
 
@@ -151,4 +157,26 @@ def _rebalances(bench: Bench) -> Figures:
                 joined.append(group.add_member())
         figures[f"join_{size}_ms"] = statistics.median(joined) * 1000
         figures[f"leave_{size}_ms"] = statistics.median(left) * 1000
+    return figures
+
+
+def newer_rebalances(bench: Bench) -> Figures:
+    """The same for groups of the newer protocol (KIP-848): until the members are in one epoch and have all 200
+    partitions of a topic between them."""
+    return beside_kafka(bench, "newer-rebalances", _newer_rebalances)
+
+
+def _newer_rebalances(bench: Bench) -> Figures:
+    figures: Figures = {}
+    with bench.topic(NEWER_PARTITIONS) as topic:
+        for size, times in NEWER_SIZES.items():
+            name = f"bench-newer-{size}"
+            with NewerGroup(bench.broker.bootstrap, name, topic, NEWER_PARTITIONS) as group:
+                figures[f"form_{size}_ms"] = group.form(size) * 1000
+                left, joined = [], []
+                for _ in range(max(2, int(times * bench.scale))):
+                    left.append(group.remove_member())
+                    joined.append(group.add_member())
+            figures[f"join_{size}_ms"] = statistics.median(joined) * 1000
+            figures[f"leave_{size}_ms"] = statistics.median(left) * 1000
     return figures
