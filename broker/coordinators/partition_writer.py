@@ -23,6 +23,7 @@ from broker.replication.transaction_marker import TransactionMarker
 from broker.request.faults import Fault, error_code_of
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
+from protocol.primitives import Unencodable
 from storage.appending import StagedAppend
 from storage.batch.pairs import encode_pairs
 from storage.batch.record_batch import Codec
@@ -135,7 +136,7 @@ class PartitionWriter(Generic[Record]):
         if self._append(entry, stage) is not None:
             self._settle()
 
-    def _append(self, entry: _Entry, stage: Callable[[], None]) -> Fault | StorageError | None:
+    def _append(self, entry: _Entry, stage: Callable[[], None]) -> Fault | StorageError | Unencodable | None:
         """Stage an entry's batch behind all entries before it. Returns the error of a batch that cannot be written;
         then nothing is staged, and the entry has its outcome."""
         if self._is_closed:
@@ -157,6 +158,9 @@ class PartitionWriter(Generic[Record]):
             stage()
         except (Fault, StorageError) as error:
             entry.outcome = error_code_of(error)
+            return error
+        except Unencodable as error:  # from nonsense that was loaded, such as the highest epoch
+            entry.outcome = ErrorCode.UNKNOWN_SERVER_ERROR
             return error
         entry.first_offset = found
         self._next_offset = self._partition.log.next_offset

@@ -11,7 +11,7 @@ from storage.batch.record_batch import Codec, TimestampType, read_header
 from storage.batch.records import iterate_records
 from tests.support.broker import InProcessBroker
 from tests.support.files import FaultyFileSystem
-from tests.unit.broker.coordinators.toy import TOPIC, Entry, Toy
+from tests.unit.broker.coordinators.toy import TOPIC, UNENCODABLE, Entry, Toy
 
 SHOP = ProducerIdAndEpoch(12, 3)
 COMMIT = TransactionMarker(12, 3, is_commit=True, coordinator_epoch=1)
@@ -96,6 +96,16 @@ def test_a_change_that_is_too_large_is_refused_alone(broker: InProcessBroker) ->
     answers = toy.put(("a", "1"), ("b", "x" * 200), ("c", "3"))
     assert sorted(answers) == [E.NONE, E.NONE, E.MESSAGE_TOO_LARGE]
     assert toy.values == {"a": "1", "c": "3"}
+
+
+def test_a_change_that_has_no_bytes_is_refused_alone(toy: Toy, caplog: pytest.LogCaptureFixture) -> None:
+    answers = toy.put(("a", "1"), (UNENCODABLE, "2"), ("c", "3"))
+    assert sorted(answers) == [E.UNKNOWN_SERVER_ERROR, E.NONE, E.NONE]
+    assert toy.values == {"a": "1", "c": "3"}
+    assert toy.put(("d", "4")) == [E.NONE]
+    assert [record.getMessage() for record in caplog.records if "written" in record.msg] == [
+        "1 records cannot be written: a key that has no bytes"
+    ]
 
 
 def test_a_change_that_no_segment_holds_is_refused(broker: InProcessBroker) -> None:

@@ -13,11 +13,13 @@ from broker.replication.transaction_marker import TransactionMarker
 from broker.runtime.time_slices import TimeSlices
 from broker.runtime.worker_thread import WorkerThread
 from protocol.errors import ErrorCode
-from protocol.primitives import Malformed
+from protocol.primitives import Malformed, Unencodable
 from storage.batch.record_batch import Codec
 from tests.support.broker import InProcessBroker
 
 TOPIC = "__transaction_state"
+UNENCODABLE = "unencodable"
+"""A key for which no record can be made."""
 
 
 class Entry(NamedTuple):
@@ -28,6 +30,8 @@ class Entry(NamedTuple):
 
 
 def encode(entry: Entry) -> tuple[bytes, bytes | None]:
+    if entry.key == UNENCODABLE:
+        raise Unencodable("a key that has no bytes")
     return entry.key.encode(), None if entry.value is None else entry.value.encode()
 
 
