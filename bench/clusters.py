@@ -26,7 +26,7 @@ from protocol.messages.broker_lifecycle import (
 from protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
-from tests.interop.clusters import WITHOUT_STREAMS_GROUPS, KafkaNode
+from tests.interop.clusters import KafkaNode
 from tests.support.clusters import Member, Primary
 
 CONTROLLER: Final = 100
@@ -116,7 +116,6 @@ def kafkas_controller(directory: Path, settings: Mapping[str, str]) -> KafkaNode
     """Kafka's controller, started. Raises `NoKafka`."""
     port = port_below_client_ports()
     node = _kafka(directory, "controller", CONTROLLER, [port], settings, port)
-    node.features = WITHOUT_STREAMS_GROUPS
     node.start()
     return node
 

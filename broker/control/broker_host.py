@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 from broker.control.calls import CannotDo
 from broker.control.files import GoesWrong, TestFiles, all_is_well
 from broker.control.happenings import Happenings, TellingClock
-from broker.metadata.image.features import SHARE_VERSION
-from broker.metadata.registration import SHARE_VERSIONS
+from broker.metadata.image.features import SHARE_VERSION, STREAMS_VERSION
+from broker.metadata.registration import SHARE_VERSIONS, STREAMS_VERSIONS
 from broker.network.socket_options import SocketOptions, bound_socket
 from broker.runtime import loggers
 from broker.runtime.clock import Clock, LoopClock
@@ -46,7 +46,10 @@ Prepare = Callable[[Path], None]
 MANUAL: Final = "manual"
 """The value of `ottla.clock` for a clock that stands until it is moved."""
 
-_FEATURES: Final = (FeatureLevelRecord(name=SHARE_VERSION, feature_level=SHARE_VERSIONS[1]),)
+_FEATURES: Final = (
+    FeatureLevelRecord(name=SHARE_VERSION, feature_level=SHARE_VERSIONS[1]),
+    FeatureLevelRecord(name=STREAMS_VERSION, feature_level=STREAMS_VERSIONS[1]),
+)
 """What a test may use beside the features of other new clusters, which older versions of Kafka have to understand."""
 
 

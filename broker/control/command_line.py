@@ -53,6 +53,8 @@ _DEFAULTS: Final = {
     "group.min.session.timeout.ms": "1",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.num.partitions": "4",

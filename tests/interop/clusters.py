@@ -16,8 +16,6 @@ from tests.support.clusters import PATIENCE_S
 from tests.support.clusters import Cluster as ClusterOfOurs
 
 CLUSTER: Final = "b3R0bGEtdGVzdC1jbHVzdA"
-WITHOUT_STREAMS_GROUPS: Final = {"streams.version": 0}
-"""The features that this broker does not have: a cluster that it joins has them at level 0."""
 
 
 class KafkaNode(ApacheKafka):
@@ -105,12 +103,11 @@ def directory_id(node_id: int) -> str:
 class Cluster(ClusterOfOurs):
     """Nodes of Kafka and of ours."""
 
-    def __init__(
-        self, directory: Path, libraries: str, *, features: Mapping[str, int] = WITHOUT_STREAMS_GROUPS
-    ) -> None:
+    def __init__(self, directory: Path, libraries: str, *, features: Mapping[str, int] | None = None) -> None:
+        """``features``: levels of features other than Kafka's newest."""
         super().__init__(directory)
         self.libraries = libraries
-        self.features = features
+        self.features = features or {}
 
     def add_controller(self, node_id: int = 100, settings: Mapping[str, str] | None = None) -> KafkaNode:
         """Start a controller of Kafka, the only one."""

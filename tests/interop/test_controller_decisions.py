@@ -13,7 +13,6 @@ import pytest
 
 from dev.kafka_jars import KAFKA_VERSION
 from tests.interop import programs
-from tests.interop.clusters import WITHOUT_STREAMS_GROUPS
 from tests.interop.clusters import Cluster as KafkaCluster
 from tests.interop.conftest import installed
 from tests.interop.two_controllers import (
@@ -225,7 +224,7 @@ def of_recovery(both: Comparison) -> None:
 @pytest.fixture(params=[0, 1], ids=["without eligible leaders", "with eligible leaders"])
 def both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Comparison]:
     libraries = str(installed(lambda: programs.kafka_libraries(KAFKA_VERSION)))
-    features = {**WITHOUT_STREAMS_GROUPS, "eligible.leader.replicas.version": request.param}
+    features = {"eligible.leader.replicas.version": request.param}
     cluster = KafkaCluster(tmp_path, libraries, features=features)
     try:
         node = cluster.add_controller(

@@ -53,10 +53,6 @@ from tests.interop.conftest import installed
 from tests.support.clients import CODECS, Record, connect
 
 CLUSTER: Final = "b3R0bGEtdGVzdC1jbHVzdA"
-UNSUPPORTED: Final = dict.fromkeys(
-    ("eligible.leader.replicas.version", "group.version", "share.version", "streams.version"), 0
-)
-"""The levels of features that keep this broker from joining: Kafka formats a directory without them."""
 DIRECTORY: Final = bytes(range(100, 116))
 NOW_MS: Final = 1_800_000_000_000
 PATIENCE_S: Final = 60.0
@@ -71,7 +67,7 @@ SETTINGS: Final = {
 def kafka(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ApacheKafka]:
     jars = str(installed(lambda: programs.kafka_libraries(request.param)))
     process = ApacheKafka(tmp_path / "kafka", settings=SETTINGS, port=port_below_client_ports(), libraries=jars)
-    process.heap, process.quick_start, process.features = "512M", True, UNSUPPORTED
+    process.heap, process.quick_start = "512M", True
     with process:
         yield process
 

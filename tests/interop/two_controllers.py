@@ -355,6 +355,7 @@ FEATURES: Final = (
     ("eligible.leader.replicas.version", 0, 1),
     ("group.version", 0, 1),
     ("share.version", 0, 2),
+    ("streams.version", 0, 1),
 )
 
 

@@ -159,7 +159,7 @@ def test_a_topic_of_the_brokers_own_is_created_with_its_configs_and_whoever_wait
         requests.create_topic("dlq.jobs", [], lambda: told.append("second"))
         assert told == []
         await until(lambda: len(told) == 2)
-        ((topic,),) = [created.topics for created in controllers.created]
+        (topic,) = controllers.created[0].topics
         assert (topic.name, topic.num_partitions, topic.replication_factor) == ("dlq.jobs", -1, -1)
         assert [(config.name, config.value) for config in topic.configs] == [("message.timestamp.type", "CreateTime")]
 
