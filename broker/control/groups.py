@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from broker.coordinators.group.requests import DescribedMember
     from broker.coordinators.group.shard import GroupShard
     from broker.coordinators.group.share.requests import DescribedShareMember
+    from broker.coordinators.group.streams.member import StreamsMember
     from broker.server.broker_server import BrokerServer
 
 
@@ -90,14 +91,17 @@ def described(server: BrokerServer, group: str) -> Answer:
 
 
 def _members(shard: GroupShard, group: str) -> list[Answer]:
-    """The members of a classic group, of a consumer group of the newer protocol, or of a share group."""
-    members: list[DescribedMember | ConsumerMember | DescribedShareMember] = []
+    """The members of a classic group, of a consumer group of the newer protocol, of a share group or of a streams
+    group."""
+    members: list[DescribedMember | ConsumerMember | DescribedShareMember | StreamsMember] = []
     if (classic := shard.describe(group)) is not None:
         members += classic.members
     elif (consumers := shard.describe_consumer_group(group)) is not None:
         members += [member for member, _ in consumers.members]
     elif (sharing := shard.describe_share_group(group)) is not None:
         members += sharing.members
+    elif (streaming := shard.describe_streams_group(group)) is not None:
+        members += [described.member for described in streaming.members]
     return [
         {
             "member": one.member_id,

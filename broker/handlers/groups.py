@@ -27,6 +27,9 @@ NOT_FOUND_SINCE_VERSION: Final = 6
 
 DEAD: Final = "Dead"
 
+_OTHER_SPELLINGS: Final = {"not_ready": "notready"}
+"""Kafka takes this one, and not the name of the state."""
+
 
 class GroupsHandler:
     """Asks the coordinators of all groups."""
@@ -48,6 +51,7 @@ class GroupsHandler:
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """List groups of these states and types, or all, in upper or lower case; around a state there may be spaces."""
         states = {state.strip().lower() for state in request.states_filter}
+        states = {_OTHER_SPELLINGS.get(state, state) for state in states}
         types = {type_.lower() for type_ in request.types_filter}
         sees_all = context.sees(Operation.DESCRIBE, ResourceType.CLUSTER)
         return ListGroupsResponse(

@@ -15,9 +15,11 @@ _KINDS: Final = ("classic", "consumer", "share", "streams")
 _STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
 _STATES_OF_SHARE: Final = ("Empty", "Stable", "Dead")
 _STATES_OF_CONSUMER: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+_STATES_OF_STREAMS: Final = ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead")
 _CLASSIC: Final = "classic"
 _CONSUMER: Final = "consumer"
 _SHARE: Final = "share"
+_STREAMS: Final = "streams"
 
 _COORDINATOR_BEAN: Final = "kafka.server:type=group-coordinator-metrics"
 
@@ -77,6 +79,7 @@ _READINGS: Final = (
     *_counted("group_completed_rebalance", "Rebalances that ended with a stored assignment", "completed_rebalances"),
     *_counted("consumer_group_rebalance", "New epochs of consumer groups (KIP-848)", "consumer_rebalances"),
     *_counted("share_group_rebalance", "New epochs of share groups (KIP-932)", "share_rebalances"),
+    *_counted("streams_group_rebalance", "New epochs of streams groups (KIP-1071)", "streams_rebalances"),
     Reading(
         _of_coordinator(gauge, "event_queue_size", "Changes of groups that are being written"),
         lambda it: sum(len(one.writer) for one in it.coordinator.groups.active),
@@ -109,7 +112,7 @@ _PARTITIONS: Final = _of_coordinator(
 _GROUPS: Final = _of_coordinator(
     gauge,
     "group_count",
-    "Groups by protocol; classic, consumer and share groups are served, streams groups are kept",
+    "Groups by protocol: classic, consumer, share and streams groups",
     "protocol",
     bean=f"{_COORDINATOR_BEAN},protocol=*",
 )
@@ -135,6 +138,14 @@ _SHARE_GROUPS: Final = _of_coordinator(
     bean=f"{_COORDINATOR_BEAN},state=*",
 )
 
+_STREAMS_GROUPS: Final = _of_coordinator(
+    gauge,
+    "streams_group_count",
+    "Streams groups (KIP-1071) by state",
+    "state",
+    bean=f"{_COORDINATOR_BEAN},state=*",
+)
+
 
 class Groups:
     """Reads the group coordinator and the survey of its groups."""
@@ -146,6 +157,7 @@ class Groups:
         _CLASSIC_GROUPS,
         _CONSUMER_GROUPS,
         _SHARE_GROUPS,
+        _STREAMS_GROUPS,
     )
 
     def __init__(self, sources: MetricSources, surveyor: GroupSurveyor) -> None:
@@ -173,3 +185,4 @@ class Groups:
         yield Samples(_CLASSIC_GROUPS, [((state,), seen.states[_CLASSIC, state]) for state in _STATES])
         yield Samples(_CONSUMER_GROUPS, [((state,), seen.states[_CONSUMER, state]) for state in _STATES_OF_CONSUMER])
         yield Samples(_SHARE_GROUPS, [((state,), seen.states[_SHARE, state]) for state in _STATES_OF_SHARE])
+        yield Samples(_STREAMS_GROUPS, [((state,), seen.states[_STREAMS, state]) for state in _STATES_OF_STREAMS])

@@ -365,6 +365,14 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         ),
         reason="Kafka names the first topics of a hash map, we name them in alphabetical order.",
     ),
+    *(
+        Allowed(
+            api="LIST_GROUPS",
+            step=f"groups in the state '{state}'",
+            reason="Kafka's administrators ask for the state by its name, and are told of no group; we tell them.",
+        )
+        for state in ("NotReady", "notready")
+    ),
     Allowed(
         api="API_VERSIONS",
         path="*_features*",

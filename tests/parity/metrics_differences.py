@@ -81,7 +81,10 @@ MISSING: Final[tuple[Difference, ...]] = (
         r"kafka_server_group_coordinator_metrics_(?:background|batch|event)_.*",
         "The coordinator works where the handlers do: no threads, queues and buffers of its own.",
     ),
-    Difference(r"kafka_server_group_coordinator_metrics_streams_group_.*", "There are no streams groups."),
+    Difference(
+        r"kafka_server_group_coordinator_metrics_streams_group_topology_description_.*",
+        "There is no plugin that keeps descriptions of topologies.",
+    ),
     Difference(
         r'kafka_network_requestmetrics_(?:errors|requests)_total\{.*request="AddPartitionsToTxn".*'
         r'|.*clientSoftwareName="apache-kafka-java".*',

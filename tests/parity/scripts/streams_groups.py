@@ -267,6 +267,8 @@ def internal_topics(exchange: Exchange) -> None:
     me = Thread(exchange, "counting", "me", topology=words)
     me.beat("a member needs topics", 0)
     described(exchange, "the group whose topics are missing", "counting")
+    for state in ("NotReady", "notready", "not_ready", "not ready"):
+        exchange.ask(f"groups in the state {state!r}", ListGroupsRequest(states_filter=[state]), 5)
     me.exchange.wait_until(
         StreamsGroupHeartbeatRequest(
             group_id="counting", member_id="me", member_epoch=2, endpoint_information_epoch=0, **NOTHING

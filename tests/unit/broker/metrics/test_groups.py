@@ -326,6 +326,8 @@ def test_what_no_client_can_change_is_what_it_is(broker: InProcessBroker) -> Non
     assert 0 <= page[f"{COORDINATOR}_thread_idle_ratio_avg"] <= 1
     for state in ("Empty", "Assigning", "Reconciling", "Stable", "Dead"):
         assert page[f'{COORDINATOR}_consumer_group_count{{state="{state}"}}'] == 0
+    for state in ("Assigning", "Reconciling", "Dead"):
+        assert page[f'{COORDINATOR}_streams_group_count{{state="{state}"}}'] == 0
     for protocol in ("classic", "consumer", "share", "streams"):
         assert page[f'{COORDINATOR}_group_count{{protocol="{protocol}"}}'] == 0
 
