@@ -26,6 +26,7 @@ from protocol.messages.streams_groups import (
     TopicInfo,
 )
 from tests.interop import programs
+from tests.interop.clusters import Cluster
 from tests.interop.conftest import installed
 from tests.interop.directories import SharedDirectory, complaints_of_dump_log
 from tests.interop.directory_groups import GroupVisitor
@@ -36,6 +37,7 @@ from tests.interop.test_kafka_streams import APPLICATION, COUNTS, LINES, PLACES,
 from tests.parity.connection import Connection
 from tests.support.clients import Committed, Place, Record, connect
 from tests.support.clients.transactions import FENCE, read
+from tests.support.clusters import Admin
 
 GROUP: Final = "word-counts"
 TOOL: Final = "kafka-streams-groups"
@@ -166,6 +168,27 @@ def test_kafkas_tool_looks_at_a_group_moves_its_offsets_and_deletes_it(
     assert GROUP not in java.lines(TOOL, "--list")
 
 
+# Clusters -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+def test_controllers_of_kafka_create_the_internal_topics_of_a_members_groups(tmp_path: Path) -> None:
+    settings = {"offsets.topic.replication.factor": "1", "group.streams.initial.rebalance.delay.ms": "0"}
+    with closing(Cluster(tmp_path, str(installed(programs.kafka_libraries)))) as cluster:
+        cluster.add_controller()
+        member = cluster.add_member(1, settings)
+        connect("confluent-kafka", member.bootstrap).create_topic(LINES, partitions=4)
+        with GroupVisitor(member.bootstrap) as visitor:
+            visitor.await_coordinator()
+        anna = Thread("anna")
+
+        anna.joins(member)
+        settle(member, anna)
+
+        assert sorted(anna.tasks) == [("0", 0), ("0", 1), ("0", 2), ("0", 3)]
+        assert len(Admin(member.bootstrap).partitions(CHANGELOG)) == 4
+
+
 # Directories ----------------------------------------------------------------------------------------------------------
 
 
@@ -183,7 +206,7 @@ def test_a_group_goes_on_in_kafka_and_comes_back(
     client.create_topic(LINES, partitions=4)
     with GroupVisitor(shared.ottla.bootstrap) as visitor:
         visitor.await_coordinator()
-    anna, berta = Thread(shared, "anna"), Thread(shared, "berta")
+    anna, berta = Thread("anna"), Thread("berta")
     anna.joins(shared.ottla)
     berta.joins(shared.ottla)
     settle(shared.ottla, anna, berta)
@@ -195,7 +218,7 @@ def test_a_group_goes_on_in_kafka_and_comes_back(
     assert described(shared.kafka) == before
     settle(shared.kafka, anna, berta)
     assert described(shared.kafka) == before
-    carla = Thread(shared, "carla")
+    carla = Thread("carla")
     carla.joins(shared.kafka)
     settle(shared.kafka, anna, berta, carla)
     assert carla.tasks
@@ -220,20 +243,21 @@ def test_a_group_goes_on_in_kafka_and_comes_back(
 
 
 APP: Final = "app"
+CHANGELOG: Final = "app-store-changelog"
 
 
 class Thread:
     """A member that takes what it is given, and gives up what it loses. It asks in the first version, which Kafka 4.2
     has, too."""
 
-    def __init__(self, shared: SharedDirectory, name: str) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
         self.epoch = 0
         self.tasks: list[tuple[str, int]] = []
 
     def joins(self, broker: BrokerProcess) -> None:
         subtopology = StreamsGroupHeartbeatRequest.Topology.Subtopology
-        store = TopicInfo(name="app-store-changelog", partitions=0, replication_factor=1, topic_configs=[])
+        store = TopicInfo(name=CHANGELOG, partitions=0, replication_factor=1, topic_configs=[])
         topology = StreamsGroupHeartbeatRequest.Topology(
             epoch=0,
             subtopologies=[

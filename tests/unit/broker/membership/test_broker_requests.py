@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 from broker.membership.broker_requests import BrokerRequests
@@ -31,6 +32,7 @@ class Controllers:
         self.asked: list[Any] = []
         self.answers: deque[Any] = deque()
         self.created: list[CreateTopicsRequest] = []
+        self.principals: list[str] = []
         self.refuses_topics = False
         self.next_id = 1_000
         self.closed = False
@@ -50,6 +52,7 @@ class Controllers:
         await asyncio.sleep(0)
         if self.refuses_topics:
             raise ForwardingFailed("no controller has answered within 60000 ms")
+        self.principals.append(request.principal.name)
         header, position = decode_request_header(request.frame)
         wanted, _ = decoder(CreateTopicsRequest, header.api_version)(memoryview(request.frame), position)
         self.created.append(wanted)
@@ -183,6 +186,29 @@ def test_a_topic_that_could_not_be_created_is_asked_for_again_by_its_client() ->
         assert controllers.created == []
         requests.auto_create(["orders"])
         await until(lambda: bool(controllers.created))
+
+    asking(test)
+
+
+def test_topics_that_an_application_needs_are_created_in_its_name_and_it_hears_why_some_are_not() -> None:
+    async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
+        session = SimpleNamespace(principal="User:alice", is_by_token=False)
+        of_alice: Any = SimpleNamespace(session=session, peer=SimpleNamespace(host="10.0.0.7"), client_id="app")
+        answers: list[Any] = []
+        wanted = {"state": InternalTopic(4, -1, (("cleanup.policy", "compact"),)), "other": InternalTopic(4, 2, ())}
+        requests.create_in_the_name_of(of_alice, wanted, answers.append)
+        await until(lambda: bool(answers))
+
+        state, other = controllers.created[0].topics
+        assert (state.name, state.num_partitions, state.replication_factor) == ("state", 4, -1)
+        assert [(config.name, config.value) for config in state.configs] == [("cleanup.policy", "compact")]
+        assert (other.name, other.replication_factor) == ("other", 2)
+        assert answers == [{}]
+        assert controllers.principals == ["alice"]
+        controllers.refuses_topics = True
+        requests.create_in_the_name_of(of_alice, wanted, answers.append)
+        await until(lambda: len(answers) == 2)
+        assert answers[1].keys() == {"state", "other"}
 
     asking(test)
 
