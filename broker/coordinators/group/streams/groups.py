@@ -418,8 +418,9 @@ class StreamsGroups:
 
         def after(stands: bool) -> None:
             # Topics that have changed while the record was written are looked at again.
-            if stands and self._around.topics.version == version:
-                self._configured[group.group_id] = topology, configured
+            known = self.find(group.group_id)
+            if stands and self._around.topics.version == version and known is not None and known.topology == topology:
+                self._configured[group.group_id] = known.topology, configured
 
         aftermath.append(after)
         return configured, hashed

@@ -17,6 +17,7 @@ from protocol.records.group_metadata import (
 from storage.batch.pairs import encode_pairs
 from tests.support.broker import InProcessBroker
 from tests.support.groups import (
+    OFFSETS_TOPIC,
     Consumer,
     commit_request,
     create_offsets_topic,
@@ -235,11 +236,11 @@ def test_groups_that_nobody_is_in_are_deleted_with_their_offsets(broker: InProce
     assert delete(broker, version) == []
 
 
-@serves(DeleteGroupsRequest, E.NONE)
 @every_version(DeleteGroupsRequest)
 def test_a_streams_group_without_members_is_deleted(broker: InProcessBroker, version: int) -> None:
     keep_a_streams_group(broker, "newer")
-    assert delete(broker, version, "newer") == [("newer", E.NONE)]
+
+    assert delete(broker, version, "newer", "newer") == [("newer", E.NONE)]
     assert listed(broker, 5) == []
 
 
