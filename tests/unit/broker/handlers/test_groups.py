@@ -17,7 +17,6 @@ from protocol.records.group_metadata import (
 from storage.batch.pairs import encode_pairs
 from tests.support.broker import InProcessBroker
 from tests.support.groups import (
-    OFFSETS_TOPIC,
     Consumer,
     commit_request,
     create_offsets_topic,
