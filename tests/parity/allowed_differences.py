@@ -365,6 +365,13 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         ),
         reason="Kafka names the first topics of a hash map, we name them in alphabetical order.",
     ),
+    Allowed(
+        api="STREAMS_GROUP_HEARTBEAT",
+        step="a member joins with two subtopologies of one id",
+        path="error_code",
+        when=lambda kafka, ours: (kafka, ours) == ("UNKNOWN_SERVER_ERROR", "STREAMS_INVALID_TOPOLOGY"),
+        reason="Kafka fails on it with an exception of its own; we say what is wrong.",
+    ),
     *(
         Allowed(
             api="LIST_GROUPS",

@@ -49,6 +49,7 @@ def run(exchange: Exchange) -> None:
     topologies(exchange)
     internal_topics(exchange)
     two_members(exchange)
+    delays(exchange)
     standby_tasks(exchange)
     static_members(exchange)
     tags_and_endpoints(exchange)
@@ -170,6 +171,7 @@ def no_sense(exchange: Exchange, version: int) -> None:
         "topics that cannot exist": {"topology": topology(subtopology("0", ["no name!", ""]))},
         "no input": {"topology": topology(subtopology("0", []))},
         "a loop": {"topology": topology(subtopology("0", [], rereads=["again"], writes=["again"]))},
+        "two subtopologies of one id": {"topology": topology(subtopology("0", ["lines"]), subtopology("0", ["lines"]))},
         "a topic that nobody writes": {"topology": topology(subtopology("0", ["lines"], rereads=["again"]))},
     }.items():
         me.beat(f"a member joins with {about}", 0, **fields)
@@ -321,6 +323,24 @@ def configure(exchange: Exchange, group_id: str, **configs: str) -> None:
         resources=[resource(resource_type=32, resource_name=group_id, configs=changes)], validate_only=False
     )
     exchange.ask(None, request, 1)
+
+
+def delays(exchange: Exchange) -> None:
+    configure(exchange, "delayed", initial_rebalance_delay_ms="600000")
+    first, second = (Thread(exchange, "delayed", name) for name in "ab")
+    first.beat("the first member of a group that waits for more", 0)
+    second.beat("the second one", 0)
+    first.beat("the first one goes on and waits", 1)
+    described(exchange, "the group that waits for more", "delayed")
+    second.beat("the second one leaves", -1)
+    first.beat("the first one leaves, too", -1)
+    configure(exchange, "slow", assignment_interval_ms="15000")
+    first, second = (Thread(exchange, "slow", name) for name in "ab")
+    first.beat("the first member of a group that assigns seldom", 0)
+    second.beat("another one has to wait", 0)
+    described(exchange, "the group that assigns seldom", "slow")
+    second.beat(None, -1)
+    first.beat(None, -1)
 
 
 def standby_tasks(exchange: Exchange) -> None:

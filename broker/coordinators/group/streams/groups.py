@@ -269,6 +269,8 @@ class StreamsGroups:
     def _beat(self, beat: StreamsBeat) -> Step:
         group, records, aftermath = self._group_for(beat)
         member, replaced = self._member_for(group, beat, records)
+        if replaced is not None and replaced.member_id != member.member_id:
+            aftermath.append(partial(self._forget_report, group.group_id, replaced.member_id))
         updated = _updated(member, beat)
         if updated != member:
             records.append(r.member_record(group.group_id, updated))
@@ -442,6 +444,10 @@ class StreamsGroups:
 
         aftermath.append(after)
         return reported
+
+    def _forget_report(self, group_id: str, member_id: str, stands: bool) -> None:
+        if stands:
+            self._reported.pop((group_id, member_id), None)
 
     # Assignments ------------------------------------------------------------------------------------------------------
 

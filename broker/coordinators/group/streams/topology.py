@@ -201,6 +201,8 @@ def configure(topology: Topology, existing: PartitionCount) -> Configured:
     Raises:
         InvalidTopology: The numbers do not follow from the topics that exist, whatever topics there are.
     """
+    if len(topology.by_id()) < len(topology.subtopologies):
+        raise InvalidTopology("Two subtopologies have one id.")
     try:
         missing_sources = {
             name for one in topology.subtopologies for name in one.source_topics if existing(name) is None

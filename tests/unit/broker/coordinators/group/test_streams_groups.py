@@ -336,6 +336,16 @@ def test_a_static_member_comes_back_to_its_tasks(groups):
     assert one.asks(2).answer.error is E.FENCED_INSTANCE_ID
 
 
+def test_what_the_process_before_has_told_of_its_disk_goes_with_it(groups):
+    one = Worker(groups, "one", instance_id="shop")
+    one.joins(offsets={("0", 1): 7})
+    one.leaves(-2)
+    again = Worker(groups, "again", instance_id="shop", process="process of one")
+    again.joins()
+
+    assert groups.shard._streams._reported == {}
+
+
 def test_an_instance_has_one_member_at_a_time(groups):
     Worker(groups, "one", instance_id="shop").joins()
     other = Worker(groups, "other", instance_id="shop")
@@ -448,6 +458,7 @@ def test_repartition_topics_that_are_joined_get_the_largest_number():
     [
         ([subtopology("0", rereads=["a"], writes=["a"])], "There may be loops in the topology"),
         ([subtopology("0", reads=["lines"], rereads=["a"])], "is never used as a sink topic"),
+        ([subtopology("0", reads=["lines"]), subtopology("0", reads=["lines"])], "Two subtopologies have one id"),
         ([subtopology("0")], "No source topics found for subtopology 0"),
         ([subtopology("0", reads=["lines"], together=[together(reads=[3])])], "names a topic that it has not"),
     ],
