@@ -27,12 +27,14 @@ VALUE: Final = b"v" * 100
 MEMBERS: Final = 3
 PARTITIONS: Final = 3
 ROUNDS: Final = 3
+EACH: Final = "each_"
 PATIENCE_S: Final = 300.0
 
 
 def share_groups(directory: Path, scale: float) -> dict[str, float]:
     """Records that three members acquire and accept a second, and the broker's CPU seconds for a million; ``kafka_``:
-    Apache Kafka's. The median of several rounds, in which the two take turns; the first of each is not counted."""
+    Apache Kafka's; ``each_``: where the members accept every record by itself. The median of several rounds, in which
+    the two take turns; the first of each is not counted."""
     count = max(2_000, int(RECORDS * scale))
     with contextlib.ExitStack() as stack:
         ours = OwnBroker(directory / "ours")
@@ -43,7 +45,7 @@ def share_groups(directory: Path, scale: float) -> dict[str, float]:
             answer = client.ask(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
             if answer.error_code != ErrorCode.NONE:
                 raise LoadFailed(f"share.version is not finalised: {answer}")
-        loads: dict[str, Callable[[], dict[str, float]]] = {"": lambda: _once(ours.bootstrap, ours.pid, count)}
+        loads: dict[str, Callable[[], dict[str, float]]] = {"": lambda: _both(ours.bootstrap, ours.pid, count)}
         with contextlib.suppress(NoKafka):
             settings = {
                 **SETTINGS,
@@ -55,7 +57,7 @@ def share_groups(directory: Path, scale: float) -> dict[str, float]:
             kafka.start()
             stack.callback(kafka.kill)
             wait_until_answering(kafka.bootstrap)
-            loads["kafka_"] = lambda: _once(kafka.bootstrap, kafka.process.pid, count)
+            loads["kafka_"] = lambda: _both(kafka.bootstrap, kafka.process.pid, count)
         rounds = [{name: load() for name, load in loads.items()} for _ in range(1 + ROUNDS)][1:]
     figures = {
         f"{name}{figure}": sorted(one[name][figure] for one in rounds)[ROUNDS // 2]
@@ -63,12 +65,22 @@ def share_groups(directory: Path, scale: float) -> dict[str, float]:
         for figure in rounds[0][name]
     }
     if "kafka_records_s" in figures:
-        figures["ratio"] = figures["records_s"] / figures["kafka_records_s"]
-        figures["cpu_ratio"] = figures["kafka_cpu_s_million"] / figures["cpu_s_million"]
+        for way in ("", EACH):
+            figures[f"{way}ratio"] = figures[f"{way}records_s"] / figures[f"kafka_{way}records_s"]
+            figures[f"{way}cpu_ratio"] = figures[f"kafka_{way}cpu_s_million"] / figures[f"{way}cpu_s_million"]
     return figures
 
 
-def _once(bootstrap: str, pid: int, count: int) -> dict[str, float]:
+def _both(bootstrap: str, pid: int, count: int) -> dict[str, float]:
+    """Members that accept all that they got with the next fetch, and those that accept every record by itself."""
+    each = _once(bootstrap, pid, count, accepts_each=True)
+    return {
+        **_once(bootstrap, pid, count, accepts_each=False),
+        **{f"{EACH}{figure}": value for figure, value in each.items()},
+    }
+
+
+def _once(bootstrap: str, pid: int, count: int, *, accepts_each: bool) -> dict[str, float]:
     """A new topic and a new group, which reads it from the beginning."""
     from confluent_kafka import Producer, ShareConsumer
 
@@ -90,17 +102,21 @@ def _once(bootstrap: str, pid: int, count: int) -> dict[str, float]:
         if left := producer.flush(FLUSH_S):
             raise LoadFailed(f"{left} records without an answer after {FLUSH_S} s")
         with contextlib.ExitStack() as stack:
-            consumers = [
-                stack.enter_context(ShareConsumer({"bootstrap.servers": bootstrap, "group.id": name, "log_level": 0}))
-                for _ in range(MEMBERS)
-            ]
+            options = {"bootstrap.servers": bootstrap, "group.id": name, "log_level": 0}
+            if accepts_each:
+                options["share.acknowledgement.mode"] = "explicit"
+            consumers = [stack.enter_context(ShareConsumer(options)) for _ in range(MEMBERS)]
             for consumer in consumers:
                 consumer.subscribe([name])
             seen, began, cpu_began = 0, 0.0, 0.0
             deadline = time.monotonic() + PATIENCE_S
             while seen < count:
                 for consumer in consumers:
-                    got = sum(message.error() is None for message in consumer.poll(0.05))
+                    messages = [message for message in consumer.poll(0.05) if message.error() is None]
+                    got = len(messages)
+                    if accepts_each:
+                        for message in messages:
+                            consumer.acknowledge(message)
                     if got and not began:
                         # The group is assigned, and the states are made.
                         began, cpu_began, count = time.perf_counter(), cpu_seconds(pid), count - got

@@ -232,6 +232,12 @@ class InFlightBatch:
         """Whether all of the batch is in the range, whose ends count."""
         return first_offset <= self.first_offset and self.last_offset <= last_offset
 
+    def states_within(self, first_offset: int, last_offset: int) -> list[tuple[int, int, InFlight]]:
+        """`states` of what lies in the range, whose ends count."""
+        if self.records is None:
+            return self.states() if self.lies_within(first_offset, last_offset) else []
+        return [(offset, offset, record) for offset, record in self.within(first_offset, last_offset)]
+
     def states(self) -> list[tuple[int, int, InFlight]]:
         """First offset, last offset and state, for the whole batch or for each record."""
         if self.records is None:

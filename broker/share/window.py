@@ -540,7 +540,7 @@ class Window:
                     continue
                 if batch.first_offset < self.start_offset <= batch.last_offset:
                     batch.split()
-            for first, last, state in batch.states():
+            for first, last, state in batch.states_within(lock.first_offset, lock.last_offset):
                 if state.lock is lock and state.state is RecordState.ACQUIRED:
                     state.expire(self._released_to(last), terms.limit)
                     change = self._changed(state, batch, first, last)
@@ -565,16 +565,15 @@ class Window:
                     self.complete_count -= self._in_window(max(first, state_first), min(last, state_last))
 
     @staticmethod
-    def _states(change: Change) -> Iterator[tuple[int, int, InFlight]]:
-        for first, last, state in change.batch.states():
-            if state.is_changing and change.stored.first_offset <= first and last <= change.stored.last_offset:
-                yield first, last, state
+    def _states(change: Change) -> list[tuple[int, int, InFlight]]:
+        found = change.batch.states_within(change.stored.first_offset, change.stored.last_offset)
+        return [one for one in found if one[2].is_changing]
 
     def archived(self, change: Change) -> StateBatch:
         """Records have gone to the dead letter queue, or could not: they are archived. Return what is to be stored."""
         first, last = change.stored.first_offset, change.stored.last_offset
-        for state_first, state_last, state in change.batch.states():
-            if state.state is RecordState.ARCHIVING and first <= state_first and state_last <= last:
+        for state_first, state_last, state in change.batch.states_within(first, last):
+            if state.state is RecordState.ARCHIVING:
                 state.archive()
                 self.complete_count += self._in_window(state_first, state_last)
         return StateBatch(first, last, int(RecordState.ARCHIVED), change.stored.delivery_count)
