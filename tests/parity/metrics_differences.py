@@ -99,7 +99,6 @@ MISSING: Final[tuple[Difference, ...]] = (
         "There are no ACLs and no remote logs, so nobody waits for them.",
     ),
     Difference("kafka_server_client_metrics_.*", "Clients are not asked for their own metrics (KIP-714)."),
-    Difference(r'.*feature_?[nN]ame="(?:eligible|share|streams).*', "A new directory does not finalise these."),
     Difference(
         r"kafka_server_app_info_start(?:_time_ms|timems)\{.*",
         "The time of the start is told once, and not for each client that lives inside the broker.",
