@@ -1,5 +1,6 @@
 """Metrics of records on their way to share groups: sessions, fetches, acknowledgements, letters."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -37,17 +38,23 @@ _EVICTIONS: Final = _counter(
 _EXPIRES: Final = _counter(
     "DelayedShareFetchMetrics", "Expires", "Share fetches that were answered because their time was over"
 )
-_FETCHES: Final = _counter("BrokerTopicMetrics", "TotalShareFetchRequests", "Share fetches, once for each topic")
+_FETCHES: Final = _counter(
+    "BrokerTopicMetrics", "TotalShareFetchRequests", "Share fetches, once for each topic", "topic"
+)
 _FAILED_FETCHES: Final = _counter(
-    "BrokerTopicMetrics", "FailedShareFetchRequests", "Share fetches with a partition that could not be read"
+    "BrokerTopicMetrics", "FailedShareFetchRequests", "Share fetches with a partition that could not be read", "topic"
 )
 _ACKNOWLEDGES: Final = _counter(
-    "BrokerTopicMetrics", "TotalShareAcknowledgementRequests", "Acknowledgements of share groups, once for each topic"
+    "BrokerTopicMetrics",
+    "TotalShareAcknowledgementRequests",
+    "Acknowledgements of share groups, once for each topic",
+    "topic",
 )
 _FAILED_ACKNOWLEDGES: Final = _counter(
     "BrokerTopicMetrics",
     "FailedShareAcknowledgementRequests",
     "Acknowledgements of share groups that were refused or could not be persisted",
+    "topic",
 )
 _SAID: Final = _counter(
     "ShareGroupMetrics",
@@ -110,10 +117,13 @@ class ShareDeliveries:
         yield one(_SESSION_PARTITIONS, of_sessions.partitions)
         yield one(_EVICTIONS, of_sessions.evicted)
         stats = ShareGroupStats() if partitions is None else partitions.stats
-        yield one(_FETCHES, stats.fetches.total())
-        yield one(_FAILED_FETCHES, stats.failed_fetches.total())
-        yield one(_ACKNOWLEDGES, stats.acknowledges.total())
-        yield one(_FAILED_ACKNOWLEDGES, stats.failed_acknowledges.total())
+        for family, counts in (
+            (_FETCHES, stats.fetches),
+            (_FAILED_FETCHES, stats.failed_fetches),
+            (_ACKNOWLEDGES, stats.acknowledges),
+            (_FAILED_ACKNOWLEDGES, stats.failed_acknowledges),
+        ):
+            yield Samples(family, [((), counts.total()), *self._by_topic(counts)])
         said = stats.acknowledgements
         types = [one_type for one_type in AcknowledgeType if one_type is not AcknowledgeType.GAP]
         yield Samples(_SAID, [((one_type.name.capitalize(),), said[one_type]) for one_type in types])
@@ -131,6 +141,11 @@ class ShareDeliveries:
             [_counted((group_id,), one_of.acquire_times) for group_id, one_of in of_groups]
         )
         yield from _LOAD_TIMES.collect([_counted((), stats.load_times)])
+
+    def _by_topic(self, counts: Counter[str]) -> list[tuple[tuple[str, ...], float]]:
+        """Those of topics that exist: the series of a deleted topic disappear, the sum stays."""
+        topics = self._sources.metadata.image.topics.by_name
+        return [((topic,), number) for topic, number in counts.items() if topic in topics]
 
 
 def _counted(labels: tuple[str, ...], values: CountedHistogram) -> Counted:

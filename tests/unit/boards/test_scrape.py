@@ -28,11 +28,12 @@ from tests.support.metrics import scrape
 from tests.support.promql import Reading
 from tests.support.quotas import limit
 from tests.support.requests import fetch_request, produce_request
-from tests.support.share_groups import ShareMember
+from tests.support.share_groups import ShareMember, codes
 from tests.unit.boards.asking import ASKING, METRICS, OF_PROMETHEUS
 from tests.unit.broker.handlers.share_groups import finalise as finalise_share_groups
 from tests.unit.broker.handlers.share_groups import joined
 from tests.unit.broker.handlers.share_states import find as find_share_coordinator
+from tests.unit.broker.handlers.share_states import initialize
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,8 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
 
 
 def use_share_groups(broker: InProcessBroker, topic_id: bytes) -> None:
-    """A member of a share group acquires records and acknowledges the first."""
+    """A member of a share group acquires records, and acknowledges the first, and one that it does not have. Another
+    group finds no record to begin with."""
     finalise_share_groups(broker)
     key = coordinator_key(SharePartitionKey("workers", topic_id, 0))
     broker.wait_until(lambda: find_share_coordinator(broker, key) == ErrorCode.NONE)
@@ -62,7 +64,13 @@ def use_share_groups(broker: InProcessBroker, topic_id: bytes) -> None:
     joined(broker)
     anna = ShareMember(broker, topic_id)
     broker.wait_until(lambda: bool(anna.acquire()))
-    anna.acknowledge({(topic_id, 0): [(0, 0, 1)]})
+    for offset in (0, 99):
+        anna.acknowledge({(topic_id, 0): [(offset, offset, 1)]})
+    configure(broker, ConfigResource.GROUP, "others", "share.auto.offset.reset", "by_duration:PT1S")
+    empty_id = broker.create_topic("empty")
+    broker.ask(initialize(empty_id, start_offset=-1, group_id="others"), 0)
+    bert = ShareMember(broker, empty_id, group_id="others", member_id="bert")
+    broker.wait_until(lambda: ErrorCode.OFFSET_NOT_AVAILABLE in codes(bert.fetch()))
 
 
 def use_quotas(broker: InProcessBroker, topic_id: bytes) -> None:

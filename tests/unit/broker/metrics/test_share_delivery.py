@@ -50,12 +50,19 @@ def test_sessions_are_counted(broker: InProcessBroker, jobs: bytes) -> None:
 def test_fetches_acknowledgements_and_records_in_flight_are_counted(broker: InProcessBroker, jobs: bytes) -> None:
     broker.produce("jobs", *[b"x"] * 10)
     anna = ShareMember(broker, jobs)
-    with shown(broker, {f"{TOPICS}_totalsharefetchrequests_total": up(1)}):
+    with shown(
+        broker,
+        {
+            f"{TOPICS}_totalsharefetchrequests_total": up(1),
+            f'{TOPICS}_totalsharefetchrequests_total{{topic="jobs"}}': up(1),
+        },
+    ):
         assert anna.acquire() == [(0, 9, 1)]
     page = scrape(broker)
     assert (page[of_partition("inflightmessagecount")], page[of_partition("inflightbatchcount")]) == (10, 1)
     changes = {
         f"{TOPICS}_totalshareacknowledgementrequests_total": up(1),
+        f'{TOPICS}_totalshareacknowledgementrequests_total{{topic="jobs"}}': up(1),
         f'{GROUPS}_recordacknowledgements_total{{ackType="Accept"}}': up(3),
         f'{GROUPS}_recordacknowledgements_total{{ackType="Reject"}}': up(1),
         f'{GROUPS}_recordacknowledgements_total{{ackType="Release"}}': up(1),
@@ -64,7 +71,13 @@ def test_fetches_acknowledgements_and_records_in_flight_are_counted(broker: InPr
     with shown(broker, changes):
         said = anna.acknowledge({(jobs, 0): [(0, 2, ACCEPT), (3, 4, REJECT, RELEASE)]})
         assert codes(said) == [E.NONE, E.NONE]
-    with shown(broker, {f"{TOPICS}_failedshareacknowledgementrequests_total": up(1)}):
+    with shown(
+        broker,
+        {
+            f"{TOPICS}_failedshareacknowledgementrequests_total": up(1),
+            f'{TOPICS}_failedshareacknowledgementrequests_total{{topic="jobs"}}': up(1),
+        },
+    ):
         anna.acknowledge({(jobs, 0): [(3, 3, ACCEPT), (4, 4, ACCEPT)]})
     with shown(broker, {of_partition("acquisitionlocktimeout_total"): up(5)}):
         broker.advance(LOCK_MS)
