@@ -147,6 +147,8 @@ class Migration:
             0 < remaining <= self._around.settings.max_size
             and self._around.settings.consumer_downgrades
             and group.all_use_classic_protocol_except(leaving)
+            # Records that are damaged may have members without a protocol.
+            and bool(_common_protocols([one for one in group.members.values() if one.member_id not in leaving]))
         )
 
     def downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> Step:
@@ -413,7 +415,9 @@ class Migration:
     def _assignment(self, member: ConsumerMember, partitions: Iterable[tuple[bytes, Iterable[int]]]) -> bytes:
         """In the version of the member's own subscription."""
         assert member.classic is not None
-        version = int.from_bytes(member.classic.protocols[0].metadata[:2], "big")
+        # A record that is damaged may have no protocol, or metadata of any bytes.
+        metadata = next((one.metadata for one in member.classic.protocols), b"")
+        version = int.from_bytes(metadata[:2], "big", signed=True)
         return write_assignment(
             version,
             [
@@ -432,12 +436,16 @@ def _no_upgrade(group_id: str, why: str) -> BeatRefused:
 
 def _common_protocol(members: Sequence[ConsumerMember]) -> str:
     """The protocol that most members prefer of those that all support; of equals, that of the oldest member."""
+    candidates = _common_protocols(members)
     sides = [member.classic for member in members if member.classic is not None]
-    candidates = [
-        protocol.name for protocol in sides[0].protocols if all(side.supports(protocol.name) for side in sides)
-    ]
     votes = [next(one.name for one in side.protocols if one.name in candidates) for side in sides]
     return max(dict.fromkeys(votes), key=votes.count)
+
+
+def _common_protocols(members: Sequence[ConsumerMember]) -> list[str]:
+    """The protocols that all members of the classic protocol support."""
+    sides = [member.classic for member in members if member.classic is not None]
+    return [protocol.name for protocol in sides[0].protocols if all(side.supports(protocol.name) for side in sides)]
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:

@@ -33,6 +33,7 @@ from broker.coordinators.group.stats import GroupStats
 from broker.runtime.manual_clock import ManualClock
 from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
+from protocol.primitives import Unencodable
 from protocol.records.group_metadata import GroupMetadataKey, decode_group_record, encode_group_key, encode_group_value
 from tests.support.group_records import contents
 
@@ -139,7 +140,12 @@ class PartitionWriter:
         if change is None:
             return
         producer_id = -1 if change.transaction is None else change.transaction.producer_id
-        self._write(Written([_stored(record) for record in change.records], change.then, producer_id, late=change.late))
+        try:
+            stored = [_stored(record) for record in change.records]
+        except Unencodable:  # as `broker.coordinators.partition_writer` refuses it
+            change.then(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self._write(Written(stored, change.then, producer_id, late=change.late))
 
     def append_marker(self, producer_id, then, *, commits):
         self._write(Written([], then, marker=Marker(producer_id, commits)))
