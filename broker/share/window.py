@@ -24,6 +24,9 @@ from broker.runtime.timing_wheel import TimingWheel
 from broker.share.in_flight import TERMINAL, AcquisitionLock, DeliveryLimit, InFlight, InFlightBatch, RecordState
 from storage.batch.record_batch import BatchHeader
 
+MOST_DELIVERIES: Final = (1 << 15) - 1
+"""The protocol has no higher count."""
+
 NONE_IN_FLIGHT: Final = -1
 LEAST_THROTTLE_LIMIT: Final = 2
 
@@ -142,6 +145,8 @@ class Window:
         for one in stored:
             if one.first_offset < next_offset or one.last_offset < one.first_offset:
                 raise ValueError(f"{one.first_offset} to {one.last_offset} is stored, behind {next_offset - 1}")
+            if not 0 <= one.delivery_count < MOST_DELIVERIES:
+                raise ValueError(f"{one.first_offset} to {one.last_offset} has {one.delivery_count} deliveries")
             if one.first_offset > next_offset and gap_start == NONE_IN_FLIGHT:
                 gap_start = next_offset
             next_offset = one.last_offset + 1
