@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from broker.metadata.topic_rules import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.metadata.topic_rules import CLUSTER_METADATA, CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from broker.share.in_flight import RecordState
 from broker.tools.output import fields_of
 from protocol.primitives import Malformed
 from protocol.records.cluster_metadata import UnknownRecord as UnknownMetadataRecord
@@ -11,6 +12,7 @@ from protocol.records.cluster_metadata import decode_record
 from protocol.records.control_records import decode_control_key, decode_control_value
 from protocol.records.coordinator_records import UnknownRecord
 from protocol.records.group_metadata import GroupRecord, decode_group_record
+from protocol.records.share_state import ShareStateRecord, decode_share_state_record
 from protocol.records.transaction_state import TransactionRecord, TransactionStatus, decode_transaction_record
 from storage.batch.records import Record
 
@@ -63,7 +65,16 @@ def _transaction_record(record: Record) -> Fields:
     return fields
 
 
-def _coordinator_record(decoded: GroupRecord | TransactionRecord | UnknownRecord) -> Fields:
+def _share_state_record(record: Record) -> Fields:
+    fields = _coordinator_record(decode_share_state_record(record.key or b"", record.value))
+    value = fields["value"]
+    for batch in value["state_batches"] if isinstance(value, dict) else ():
+        if batch["delivery_state"] in set(RecordState):
+            batch["delivery_state"] = RecordState(batch["delivery_state"]).name
+    return fields
+
+
+def _coordinator_record(decoded: GroupRecord | TransactionRecord | ShareStateRecord | UnknownRecord) -> Fields:
     if isinstance(decoded, UnknownRecord):
         return {"record": f"unknown type {decoded.type}", "key": decoded.raw_key, "value": decoded.raw_value}
     key, value, version = decoded
@@ -76,5 +87,6 @@ def _coordinator_record(decoded: GroupRecord | TransactionRecord | UnknownRecord
 _BY_TOPIC: Final[Mapping[str, Callable[[Record], Fields]]] = {
     CLUSTER_METADATA: _metadata_record,
     CONSUMER_OFFSETS: _group_record,
+    SHARE_GROUP_STATE: _share_state_record,
     TRANSACTION_STATE: _transaction_record,
 }

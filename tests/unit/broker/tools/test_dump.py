@@ -10,6 +10,25 @@ from typing import Any
 import pytest
 
 from broker.tools import dump
+from protocol.records.group_metadata import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    GroupKey,
+    GroupRecord,
+    GroupValue,
+    ShareGroupMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    encode_group_record,
+)
+from protocol.records.share_state import (
+    ShareSnapshotKey,
+    ShareUpdateKey,
+    ShareUpdateValue,
+    StateBatch,
+    encode_share_state_key,
+    encode_share_state_value,
+)
 from storage.batch.record_batch import Codec, read_header
 from storage.batch.records import Record
 from tests.support.batches import T, stored
@@ -227,6 +246,70 @@ def test_transactions_are_decoded(whole: Path, run_dump: Tool) -> None:
         "transaction_start_timestamp_ms": T,
         "client_transaction_version": 0,
     }
+
+
+def write_internal(directory: Path, topic: str, records: list[tuple[bytes, bytes | None]]) -> Path:
+    """A segment of one of Kafka's own topics with a batch of these records."""
+    segment = directory / f"{topic}-0" / "00000000000000000000.log"
+    segment.parent.mkdir()
+    batch = stored([Record(timestamp=T, key=key, value=value) for key, value in records])
+    segment.write_bytes(batch)
+    return segment
+
+
+def test_records_of_newer_groups_are_decoded_by_their_names(tmp_path: Path, run_dump: Tool) -> None:
+    topic_id = bytes(range(16))
+    target = ShareGroupTargetAssignmentMemberValue
+    written: list[tuple[GroupKey, GroupValue | None]] = [
+        (ConsumerGroupMetadataKey(group_id="g"), ConsumerGroupMetadataValue(epoch=7, metadata_hash=5)),
+        (
+            ShareGroupTargetAssignmentMemberKey(group_id="s", member_id="anna"),
+            target(topic_partitions=[target.TopicPartition(topic_id=topic_id, partitions=[0, 2])]),
+        ),
+        (ShareGroupMetadataKey(group_id="s"), None),
+    ]
+    records = [encode_group_record(GroupRecord(key, value, 0)) for key, value in written]
+    _, answer = run_dump(write_internal(tmp_path, "__consumer_offsets", records))
+    epoch, assigned, gone = of_type(answer, "record")
+    assert (epoch["record"], epoch["version"], epoch["key"]) == ("ConsumerGroupMetadata", 0, {"group_id": "g"})
+    assert epoch["value"] == {"epoch": 7, "metadata_hash": 5}
+    assert assigned["record"] == "ShareGroupTargetAssignmentMember"
+    assert assigned["key"] == {"group_id": "s", "member_id": "anna"}
+    assert assigned["value"] == {"topic_partitions": [{"topic_id": "AAECAwQFBgcICQoLDA0ODw", "partitions": [0, 2]}]}
+    assert (gone["record"], gone["value"]) == ("ShareGroupMetadata", None)
+
+
+def test_states_of_share_groups_are_decoded(tmp_path: Path, run_dump: Tool) -> None:
+    about: dict[str, Any] = {"group_id": "s", "topic_id": bytes(range(16)), "partition": 3}
+    batches = [
+        StateBatch(first_offset=4, last_offset=6, delivery_state=2, delivery_count=1),
+        StateBatch(first_offset=7, last_offset=7, delivery_state=77, delivery_count=1),
+    ]
+    update = ShareUpdateValue(snapshot_epoch=1, leader_epoch=2, start_offset=4, state_batches=batches)
+    key, value = encode_share_state_key(ShareUpdateKey(**about)), encode_share_state_value(update)
+    records = [
+        (key, value),
+        (encode_share_state_key(ShareSnapshotKey(**about)), None),
+        (key, value[:-3]),
+        (b"\x00\x07", b"\x00\x00"),
+    ]
+    _, answer = run_dump(write_internal(tmp_path, "__share_group_state", records))
+    changed, gone, malformed, unknown = of_type(answer, "record")
+    assert (changed["record"], changed["version"]) == ("ShareUpdate", 0)
+    assert changed["key"] == {"group_id": "s", "topic_id": "AAECAwQFBgcICQoLDA0ODw", "partition": 3}
+    assert changed["value"] == {
+        "snapshot_epoch": 1,
+        "leader_epoch": 2,
+        "start_offset": 4,
+        "delivery_complete_count": -1,
+        "state_batches": [
+            {"first_offset": 4, "last_offset": 6, "delivery_state": "ACKNOWLEDGED", "delivery_count": 1},
+            {"first_offset": 7, "last_offset": 7, "delivery_state": 77, "delivery_count": 1},
+        ],
+    }
+    assert (gone["record"], gone["value"]) == ("ShareSnapshot", None)
+    assert malformed["malformed"]
+    assert unknown["record"] == "unknown type 7"
 
 
 def test_people_read_what_became_of_a_transaction(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
