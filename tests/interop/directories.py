@@ -412,11 +412,16 @@ def complaints_of_dump_log(java: Sequence[str], data: Path) -> list[str]:
         *_complaints(java, [*others, *indexes_of_metadata], "--deep-iteration"),
         *_complaints(java, logs_of_metadata, "--cluster-metadata-decoder"),
         *(_complaints(java, of_groups, "--offsets-decoder") if (of_groups := logs_of_groups(data)) else ()),
+        *(_complaints(java, of_states, "--share-group-state-decoder") if (of_states := _logs_of_states(data)) else ()),
     ]
 
 
 def logs_of_groups(data: Path) -> list[Path]:
     return sorted(data.glob("__consumer_offsets-*/*.log"))
+
+
+def _logs_of_states(data: Path) -> list[Path]:
+    return [path for path in sorted(data.glob("__share_group_state-*/*.log")) if path.stat().st_size]
 
 
 def _complaints(java: Sequence[str], files: Sequence[Path], option: str) -> list[str]:
