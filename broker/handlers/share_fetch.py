@@ -24,10 +24,10 @@ from broker.request.faults import (
 )
 from broker.runtime.timing_wheel import TimingWheel
 from broker.share.group_configs import ShareGroupConfigs
+from broker.share.requests import Acknowledgement, AcknowledgeType, AcquireMode, Acquisition
 from broker.share.sessions import FINAL_EPOCH, Member, ShareFetchContext, ShareSessions, TopicIdPartition
 from broker.share.share_fetch import ShareFetch, ShareFetchAnswer
 from broker.share.share_partitions import SharePartitions
-from broker.share.window import Acknowledgement, AcknowledgeType, AcquireMode, Acquisition
 from protocol.errors import ErrorCode
 from protocol.messages.share_fetch import (
     ShareAcknowledgeRequest,

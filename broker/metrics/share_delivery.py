@@ -7,9 +7,9 @@ from typing import Final
 from broker.metrics.series import Counted, Distribution, Family, Samples, counter, distribution, gauge, one
 from broker.metrics.sources import MetricSources
 from broker.runtime.histogram import CountedHistogram
+from broker.share.requests import AcknowledgeType
 from broker.share.sessions import ShareSessionStats
 from broker.share.stats import ShareGroupStats
-from broker.share.window import AcknowledgeType
 
 
 def _gauge(type_: str, name: str, help: str, *labels: str) -> Family:

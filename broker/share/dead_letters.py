@@ -20,8 +20,8 @@ from broker.runtime.clock import Clock
 from broker.runtime.timing_wheel import TimingWheel
 from broker.share.group_configs import ShareGroupConfigs
 from broker.share.remote_letters import ACKNOWLEDGED_IN_MS, Letters, RemoteLetters
+from broker.share.requests import Change, DeadLetterCause
 from broker.share.stats import ShareGroupStats
-from broker.share.window import Change, DeadLetterCause
 from config.log_config import LogConfig
 from protocol.errors import ErrorCode
 from storage.appending import StagedAppend

@@ -12,7 +12,7 @@ from broker.metadata.image.metadata_image import MetadataImage
 from broker.replication.isolation import FetchIsolation
 from broker.replication.offsets import Named
 from broker.share.in_flight import DeliveryLimit, RecordState
-from broker.share.window import WindowTerms
+from broker.share.requests import WindowTerms
 from config.group_settings import group_value
 from config.resources import ConfigResource
 

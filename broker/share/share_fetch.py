@@ -11,10 +11,10 @@ from broker.replication.partition import Partition
 from broker.request.faults import Fault
 from broker.runtime.purgatory import DelayedOperation
 from broker.share.fetched import Fetched, fetched_in
+from broker.share.requests import AcquiredRecords, Acquisition
 from broker.share.sessions import TopicIdPartition
 from broker.share.share_partition import Phase, SharePartition
 from broker.share.stats import ShareFetchStats
-from broker.share.window import AcquiredRecords, Acquisition
 from storage.errors import LogDirFailed, OffsetOutOfRange, StorageError
 from storage.files import FileRegion
 from storage.index.transaction_index import AbortedTransaction

@@ -28,14 +28,8 @@ from broker.request.faults import (
 from broker.runtime.timing_wheel import TimingWheel
 from broker.share.fetched import Fetched
 from broker.share.in_flight import AcquisitionLock
-from broker.share.window import (
-    Acknowledgement,
-    AcquiredRecords,
-    Acquisition,
-    Change,
-    Window,
-    WindowTerms,
-)
+from broker.share.requests import Acknowledgement, AcquiredRecords, Acquisition, Change, WindowTerms
+from broker.share.window import Window
 from protocol.errors import ErrorCode
 from storage.errors import StorageError
 

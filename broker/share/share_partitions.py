@@ -24,11 +24,11 @@ from broker.runtime.purgatory import Purgatory
 from broker.runtime.timing_wheel import TimingWheel
 from broker.runtime.worker_thread import WorkerThread
 from broker.share.group_configs import ShareGroupConfigs
+from broker.share.requests import Acknowledgement
 from broker.share.sessions import Member, ShareSession, TopicIdPartition
 from broker.share.share_fetch import DelayedShareFetch, ShareFetch, ShareFetchAnswer, ShareFetchPartition
 from broker.share.share_partition import Phase, SharePartition
 from broker.share.stats import ShareGroupStats
-from broker.share.window import Acknowledgement
 from storage.errors import StorageError
 from storage.read_ahead import ReadAhead
 from storage.sentinels import NO_OFFSET

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from broker.runtime.histogram import CountedHistogram
-from broker.share.window import Acknowledgement
+from broker.share.requests import Acknowledgement
 
 
 class ShareFetchStats:

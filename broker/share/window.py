@@ -13,98 +13,38 @@ or takes it back. What was only acquired is not persisted: after a restart it is
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from enum import IntEnum
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from broker.coordinators.share.persister import StateBatch
 from broker.request.faults import InvalidRecordState, InvalidRequest
 from broker.runtime.histogram import CountedHistogram
 from broker.runtime.timing_wheel import TimingWheel
-from broker.share.in_flight import TERMINAL, AcquisitionLock, DeliveryLimit, InFlight, InFlightBatch, RecordState
+from broker.share.acquiring import (
+    LEAST_THROTTLE_LIMIT,
+    Acquiring,
+    cut,
+    end_of_batch_with,
+    has_throttled,
+    throttle_limit_of,
+)
+from broker.share.in_flight import TERMINAL, AcquisitionLock, InFlight, InFlightBatch, RecordState
+from broker.share.requests import (
+    Acknowledgement,
+    AcknowledgeType,
+    AcquiredRecords,
+    AcquireMode,
+    Acquisition,
+    Change,
+    DeadLetterCause,
+    WindowTerms,
+)
 from storage.batch.record_batch import BatchHeader
 
 MOST_DELIVERIES: Final = (1 << 15) - 1
 """The protocol has no higher count."""
 
 NONE_IN_FLIGHT: Final = -1
-LEAST_THROTTLE_LIMIT: Final = 2
-
-
-class AcknowledgeType(IntEnum):
-    """What a member says of a record (KIP-932; RENEW: KIP-1222)."""
-
-    GAP = 0
-    """There is no such record."""
-    ACCEPT = 1
-    RELEASE = 2
-    """The record is to be delivered again."""
-    REJECT = 3
-    """The record is never to be delivered again."""
-    RENEW = 4
-    """The record stays with the member for another lock duration."""
-
-
-class DeadLetterCause(IntEnum):
-    """Why records go to the dead letter queue."""
-
-    REJECTED = 0
-    DELIVERED_TOO_OFTEN = 1
-
-
-class AcquireMode(IntEnum):
-    """How strictly MaxRecords is meant (KIP-1206)."""
-
-    BATCH_OPTIMIZED = 0
-    """Whole batches of the log, even where these have more records."""
-    RECORD_LIMIT = 1
-    """Not one record more."""
-
-
-class Acknowledgement(NamedTuple):
-    """What a member says of consecutive records."""
-
-    first_offset: int
-    last_offset: int
-    """Inclusive."""
-    types: Sequence[int]
-    """One `AcknowledgeType` for all records, or one for each."""
-
-
-class Acquisition(NamedTuple):
-    """What a member wants to acquire."""
-
-    member_id: str
-    mode: AcquireMode
-    batch_size: int
-    """About how many records are acquired, and acknowledged later, together."""
-    max_records: int
-
-
-class AcquiredRecords(NamedTuple):
-    """Consecutive records that were delivered to a member, for as many times."""
-
-    first_offset: int
-    last_offset: int
-    delivery_count: int
-
-
-class WindowTerms(NamedTuple):
-    """The settings of the group, as they are now."""
-
-    limit: DeliveryLimit
-    lock_duration_ms: int
-    max_records_in_flight: int
-    may_renew: bool
-
-
-class Change(NamedTuple):
-    """A change of records that is to be persisted."""
-
-    batch: InFlightBatch
-    stored: StateBatch
-    cause: DeadLetterCause | None = None
-    """For records on their way to the dead letter queue."""
 
 
 class Window:
@@ -283,7 +223,7 @@ class Window:
             first_offset = max(base_offset, self.start_offset)
         elif floor.last_offset >= base_offset:
             first_offset = floor.first_offset
-        acquiring = _Acquiring(want, room, fetched, terms)
+        acquiring = Acquiring(want, room, fetched, terms)
         known = self._between(min(base_offset, first_offset), last_offset)
         if known:
             self._acquire_again(acquiring, known, first_offset, base_offset, last_offset)
@@ -295,7 +235,7 @@ class Window:
 
     def _acquire_again(
         self,
-        acquiring: _Acquiring,
+        acquiring: Acquiring,
         known: Sequence[InFlightBatch],
         first_offset: int,
         base_offset: int,
@@ -313,7 +253,7 @@ class Window:
                 gap_start = batch.last_offset + 1
                 if acquiring.room <= 0:
                     return
-            is_throttled = _is_throttled(batch, base_offset, last_offset, acquiring.terms)
+            is_throttled = has_throttled(batch, base_offset, last_offset, acquiring.terms)
             if is_throttled and acquiring.acquired:
                 return  # what has failed so often is delivered on its own
             if (
@@ -333,7 +273,7 @@ class Window:
         if acquiring.room > 0 and known[-1].last_offset < last_offset:
             self._acquire_new(acquiring, known[-1].last_offset + 1, last_offset)
 
-    def _acquire_records(self, acquiring: _Acquiring, batch: InFlightBatch, base_offset: int, last_offset: int) -> int:
+    def _acquire_records(self, acquiring: Acquiring, batch: InFlightBatch, base_offset: int, last_offset: int) -> int:
         """Acquire available records of a batch one by one, and return how many.
 
         Records that were delivered often are thrown out of ever smaller groups, so that a record which makes its
@@ -361,27 +301,27 @@ class Window:
         acquiring.add_together(acquired)
         return len(acquired)
 
-    def _acquire_new(self, acquiring: _Acquiring, first_offset: int, last_offset: int) -> None:
+    def _acquire_new(self, acquiring: Acquiring, first_offset: int, last_offset: int) -> None:
         """Acquire offsets of which none is in flight, in the batches that they have in the log."""
         if not self._batches:
             first_offset = max(first_offset, self.end_offset)
         room = acquiring.room
         if room < last_offset - first_offset + 1:
-            end_of_batch = _end_of_batch_with(acquiring.fetched, first_offset + room - 1)
+            end_of_batch = end_of_batch_with(acquiring.fetched, first_offset + room - 1)
             last_offset = end_of_batch if self._gap_start() is None else min(end_of_batch, last_offset)
         if acquiring.want.mode is AcquireMode.RECORD_LIMIT:
             acquired_to = min(last_offset, first_offset + room - 1)
             self._put_in_flight(acquiring, first_offset, last_offset, acquired_to)
         else:
             acquired_to = last_offset
-            for first, last in _cut(acquiring.fetched, first_offset, last_offset, acquiring.want.batch_size):
+            for first, last in cut(acquiring.fetched, first_offset, last_offset, acquiring.want.batch_size):
                 self._put_in_flight(acquiring, first, last, last)
         if self._first_offsets[0] == first_offset:
             self.start_offset = first_offset
         self.end_offset = max(self.end_offset, last_offset)
         self._move_gap(acquired_to + 1)
 
-    def _put_in_flight(self, acquiring: _Acquiring, first_offset: int, last_offset: int, acquired_to: int) -> None:
+    def _put_in_flight(self, acquiring: Acquiring, first_offset: int, last_offset: int, acquired_to: int) -> None:
         """Put a new batch in flight: acquired up to ``acquired_to``, and available behind that."""
         terms, member_id = acquiring.terms, acquiring.want.member_id
         batch = InFlightBatch(first_offset, last_offset, InFlight(RecordState.AVAILABLE, 0))
@@ -690,72 +630,8 @@ class Window:
         return last_done, count
 
 
-class _Acquiring:
-    """An acquisition under way."""
-
-    __slots__ = ("acquired", "fetched", "room", "terms", "want")
-
-    def __init__(self, want: Acquisition, room: int, fetched: Sequence[BatchHeader], terms: WindowTerms) -> None:
-        self.want = want
-        self.room = room
-        """How many records may still be acquired."""
-        self.fetched = fetched
-        self.terms = terms
-        self.acquired: list[AcquiredRecords] = []
-
-    def add(self, first_offset: int, last_offset: int, delivery_count: int) -> None:
-        self.acquired.append(AcquiredRecords(first_offset, last_offset, delivery_count))
-        self.room -= last_offset - first_offset + 1
-
-    def add_together(self, records: Sequence[AcquiredRecords]) -> None:
-        """Add single records: neighbours that were delivered as often together."""
-        self.room -= len(records)
-        run: AcquiredRecords | None = None
-        for one in records:
-            if run is not None and (one.first_offset, one.delivery_count) == (run.last_offset + 1, run.delivery_count):
-                run = self.acquired[-1] = run._replace(last_offset=one.last_offset)
-            else:
-                run = one
-                self.acquired.append(one)
-
-
-def throttle_limit_of(delivery_count_limit: int) -> int:
-    """From how many deliveries on records are delivered in ever smaller groups."""
-    return max(LEAST_THROTTLE_LIMIT, (delivery_count_limit + 1) // 2)
-
-
-def _is_throttled(batch: InFlightBatch, first_offset: int, last_offset: int, terms: WindowTerms) -> bool:
-    limit = throttle_limit_of(terms.limit.deliveries)
-    if batch.records is None:
-        return batch.whole.is_available and batch.whole.delivery_count >= limit
-    return any(
-        record.delivery_count >= limit and record.is_available for _, record in batch.within(first_offset, last_offset)
-    )
-
-
 def _check_held(state: InFlight, member_id: str, batch: InFlightBatch) -> None:
     if state.state is not RecordState.ACQUIRED:
         raise InvalidRecordState(f"records of {batch.first_offset} to {batch.last_offset} are not acquired")
     if state.member_id != member_id:
         raise InvalidRecordState(f"records of {batch.first_offset} to {batch.last_offset} are another member's")
-
-
-def _end_of_batch_with(fetched: Sequence[BatchHeader], offset: int) -> int:
-    """The last offset of the batch of the log that has ``offset``; the same offset where compaction has removed it."""
-    place = bisect_right(fetched, offset, key=lambda header: header.base_offset)
-    return max(fetched[place - 1].last_offset, offset) if place else offset
-
-
-def _cut(
-    fetched: Sequence[BatchHeader], first_offset: int, last_offset: int, batch_size: int
-) -> Iterator[tuple[int, int]]:
-    """Cut a range into parts of about ``batch_size`` offsets, at the beginnings of batches of the log."""
-    size = max(batch_size, 1)
-    if last_offset - first_offset + 1 > size:
-        for header in fetched:
-            if header.base_offset > last_offset:
-                break
-            if header.base_offset - first_offset >= size:
-                yield first_offset, header.base_offset - 1
-                first_offset = header.base_offset
-    yield first_offset, last_offset

@@ -7,7 +7,8 @@ import pytest
 from broker.runtime.manual_clock import ManualClock
 from broker.runtime.timing_wheel import TimingWheel
 from broker.share.in_flight import DeliveryLimit, InFlight, RecordState
-from broker.share.window import Acknowledgement, AcknowledgeType, AcquireMode, Acquisition, Window, WindowTerms
+from broker.share.requests import Acknowledgement, AcknowledgeType, AcquireMode, Acquisition, WindowTerms
+from broker.share.window import Window
 from tests.support.share_groups import batch_header
 
 TERMS = WindowTerms(DeliveryLimit(5, RecordState.ARCHIVED), 30_000, 10_000, True)

@@ -14,8 +14,8 @@ from broker.runtime.manual_clock import ManualClock
 from broker.runtime.timing_wheel import TimingWheel
 from broker.share.fetched import Fetched
 from broker.share.in_flight import DeliveryLimit, RecordState
+from broker.share.requests import Acknowledgement, AcknowledgeType, AcquireMode, Acquisition, Change, WindowTerms
 from broker.share.share_partition import SharePartition
-from broker.share.window import Acknowledgement, AcknowledgeType, AcquireMode, Acquisition, Change, WindowTerms
 from protocol.errors import ErrorCode
 from storage.batch.record_batch import BatchHeader
 from tests.support.share_groups import KEY, InMemoryPersister, batch_header

@@ -15,8 +15,8 @@ from broker.runtime.manual_clock import ManualClock
 from broker.runtime.timing_wheel import TimingWheel
 from broker.share.fetched import Fetched
 from broker.share.in_flight import DeliveryLimit, RecordState
+from broker.share.requests import AcquireMode, Acquisition, Change, WindowTerms
 from broker.share.share_partition import Phase, SharePartition
-from broker.share.window import AcquireMode, Acquisition, Change, WindowTerms
 from protocol.errors import ErrorCode
 from protocol.primitives import Malformed
 from protocol.records.share_state import (
