@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dev.waiting import until
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.messages.features import UpdateFeaturesRequest
@@ -368,6 +369,12 @@ def renewing(exchange: Exchange) -> None:
     anna.acknowledge("a renewal of what is accepted", {of: [(1, 1, RENEW)]}, is_renew_ack=True)
     anna.acknowledge("an acceptance as a renewal", {of: [(0, 0, ACCEPT)]}, is_renew_ack=True)
     configure(exchange, "workers", share_renew_acknowledge_enable="false")
+
+    def is_in_force() -> bool:
+        [topic] = anna.acknowledge(None, {of: [(3, 3, RENEW)]}, is_renew_ack=True).responses
+        return bool(topic.partitions[0].error_code)
+
+    until(is_in_force, "a group that does not renew")
     anna.acknowledge("a renewal that the group does not have", {of: [(2, 2, RENEW)]}, is_renew_ack=True)
 
 
