@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from broker.coordinators.group.consumer.requests import Beat
 from broker.coordinators.group.requests import TopicPartitionName
 from broker.coordinators.group.share.requests import NewOffsets, ShareHeartbeat
+from broker.coordinators.group.streams.member import NOTHING
+from broker.coordinators.group.streams.requests import StreamsBeat
 from protocol.primitives import Malformed
 from protocol.records.group_metadata import (
     KEY_TYPES,
@@ -23,11 +25,13 @@ from protocol.schema import describe
 from tests.support.group_records import contents
 from tests.unit.broker.coordinators.group.consumer_members import Consumer, settle
 from tests.unit.broker.coordinators.group.harness import Coordinator, Reply, stable_group
+from tests.unit.broker.coordinators.group.streams_members import WORD_COUNT
 from tests.unit.protocol.declared import examples
 
 EXAMPLES = int(os.environ.get("OTTLA_TEST_DAMAGED_RECORDS", "50"))
-NEWER = [number for number in KEY_TYPES if 3 <= number <= 16]
-"""The types of records of consumer groups and share groups."""
+NEWER = [number for number in KEY_TYPES if number >= 3]
+"""The types of records of consumer groups, share groups and streams groups."""
+NAMES = ("subscribed_topic_names", "source_topics", "repartition_sink_topics")
 GROUPS = ["damaged", "other"]
 MEMBERS = ["anna", "bert", ""]
 IN_ORDER = ["classic in order", "consumer in order", "share in order"]
@@ -95,9 +99,9 @@ def with_topics(draw, value):
             known = getattr(value, field.name)
             if field.name == "topic_id":
                 setattr(value, field.name, draw(st.sampled_from([b"o" * 16, b"l" * 16, b"?" * 16])))
-            elif field.name == "subscribed_topic_names" or isinstance(value, ConsumerGroupRegularExpressionValue):
-                if field.name not in ("subscribed_topic_names", "topics"):
-                    continue
+            elif (field.name in NAMES and known and isinstance(known[0], str)) or (
+                field.name == "topics" and isinstance(value, ConsumerGroupRegularExpressionValue)
+            ):
                 setattr(value, field.name, draw(st.lists(st.sampled_from(["orders", "lines", "?"]), max_size=3)))
             else:
                 with_topics(draw, known)
@@ -120,7 +124,13 @@ def readable(records):
 def ask_everything(groups, group_id):
     """Send each request of clients and administrators."""
     shard, writer = groups.shard, groups.writer
-    for ask in (shard.describe, shard.describe_consumer_group, shard.describe_share_group, shard.glance):
+    for ask in (
+        shard.describe,
+        shard.describe_consumer_group,
+        shard.describe_share_group,
+        shard.describe_streams_group,
+        shard.glance,
+    ):
         ask(group_id)
     assert (group_id in [one.group_id for one in shard.list()]) == (shard.glance(group_id) is not None)
     shard.initialized_partitions(group_id)
@@ -132,6 +142,11 @@ def ask_everything(groups, group_id):
             writer.append(shard.consumer_heartbeat(beat, reply))
             assert reply.answer
             assert share_heartbeat(groups, group_id, member, epoch, ["orders"]).answer
+            streamed = Reply()
+            topology = None if epoch else WORD_COUNT
+            beat = StreamsBeat(group_id, member, epoch, topology=topology, owned=NOTHING, process_id="here")
+            writer.append(shard.streams_heartbeat(beat, streamed))
+            assert streamed.answer
     regex = Reply()
     writer.append(shard.consumer_heartbeat(Beat(group_id, "carl", 0, regex="o.*", owned={}), regex))
     assert regex.answer
