@@ -47,6 +47,7 @@ SETTINGS: Final = {
     "group.streams.min.heartbeat.interval.ms": "300",
     "group.streams.heartbeat.interval.ms": "300",
     "group.streams.initial.rebalance.delay.ms": "500",
+    "group.streams.num.standby.replicas": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 
@@ -81,7 +82,9 @@ class Application:
         self._directory = directory
 
     def instance(self, name: str) -> Running:
-        return Running([*self._words, str(self._directory / name), "group.protocol=streams"])
+        """An instance; what it is asked about its state would come to its name."""
+        settings = ("group.protocol=streams", f"application.server={name}:1234")
+        return Running([*self._words, str(self._directory / name), *settings])
 
 
 @pytest.mark.timeout(600)
@@ -98,6 +101,12 @@ def test_words_are_counted_exactly_once_though_an_instance_and_the_broker_are_ki
         watcher.await_counts(200, kept)
         with application.instance("killed") as killed:
             until(lambda: are_at_work(own_broker, processes=2), "both instances have tasks")
+            members = group_of(own_broker, GROUP).members
+            assert {member.user_endpoint.host for member in members} == {"kept", "killed"}
+            assert len(holders(members)) == 3
+            assert all(sorted(names) == ["kept", "killed"] for names in holders(members).values()), (
+                "with a standby task"
+            )
             watcher.await_counts(watcher.seen + 200, killed)
         until(lambda: are_at_work(own_broker, processes=1), "the instance that is left has all tasks")
         watcher.await_counts(watcher.seen + 200, kept)
@@ -121,6 +130,16 @@ def are_at_work(broker: BrokerProcess, *, processes: int) -> bool:
     ]
     workers = {member.process_id for member in group.members if member.assignment.active_tasks}
     return group.group_state == "Stable" and len(workers) == processes and len(tasks) == len(set(tasks)) == 6
+
+
+def holders(members: Any) -> dict[int, list[str]]:
+    """The instances that have a task with state, as the active or as a standby task, by its partition."""
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for member in members:
+        for one in (*member.assignment.active_tasks, *member.assignment.standby_tasks):
+            for number in one.partitions if one.subtopology_id == "1" else ():
+                found[number].append(member.user_endpoint.host)
+    return found
 
 
 def counted(bootstrap: str) -> dict[str, list[int]]:
