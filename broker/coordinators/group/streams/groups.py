@@ -480,7 +480,8 @@ class StreamsGroups:
                 configured, _ = self._look_at_topics(group, group.topology, aftermath)
             except InvalidTopology:
                 return None
-            _, records = self._new_targets(group, group.epoch, None, None, configured, group.assignment_configs, None)
+            configs = self._assignment_configs(group_id)
+            _, records = self._new_targets(group, group.epoch, None, None, configured, configs, None)
             return self._result(Step(records, aftermath=aftermath), _nobody)
 
         self._around.queues.decide_unasked(group_id, decision)
