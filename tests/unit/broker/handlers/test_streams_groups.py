@@ -58,6 +58,15 @@ def test_a_member_gets_its_tasks_when_the_internal_topics_are_created(broker: In
     assert (left.error_code, left.member_epoch, left.heartbeat_interval_ms) == (E.NONE, -1, 0)
 
 
+@pytest.mark.parametrize("state", ["NotReady", "not_ready"])
+def test_groups_without_their_topics_are_found_by_both_spellings(broker: InProcessBroker, state: str) -> None:
+    with_streams_groups(broker)
+    broker.ask(heartbeat(topology=topology("nowhere")), 1)
+
+    [listed] = broker.ask(ListGroupsRequest(states_filter=[state]), 5).groups
+    assert (listed.group_id, listed.group_state) == (G, "NotReady")
+
+
 def test_internal_topics_have_the_configs_that_the_application_asks_for(broker: InProcessBroker) -> None:
     with_streams_groups(broker)
     broker.ask(heartbeat(topology=topology(configs={"cleanup.policy": "compact", "segment.ms": "60000"})), 1)
