@@ -6,7 +6,8 @@ from typing import Final
 
 from broker.coordinators.group.consumer.group import ConsumerGroup
 from broker.coordinators.group.consumer.member import ConsumerMember
-from broker.coordinators.group.consumer.requests import Beat, BeatRefused
+from broker.coordinators.group.consumer.requests import Beat
+from broker.coordinators.group.modern.refused import BeatRefused
 from protocol.errors import ErrorCode
 
 JOINS: Final = 0

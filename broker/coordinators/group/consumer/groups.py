@@ -23,17 +23,12 @@ from broker.coordinators.group.consumer.group import ConsumerGroup
 from broker.coordinators.group.consumer.member import LEFT_FOR_A_WHILE, NOTHING_OWNED, ConsumerMember, MemberState
 from broker.coordinators.group.consumer.reconciliation import Target, next_step
 from broker.coordinators.group.consumer.regexes import RegexChange, Regexes
-from broker.coordinators.group.consumer.requests import (
-    Beat,
-    Beaten,
-    BeatRefused,
-    BeatReply,
-    DescribedConsumerGroup,
-)
+from broker.coordinators.group.consumer.requests import Beat, Beaten, BeatReply, DescribedConsumerGroup
 from broker.coordinators.group.consumer.targets import new_targets, topic_ids
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.group import NOTHING, ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
+from broker.coordinators.group.modern.refused import BeatRefused
 from broker.coordinators.group.modern.timers import Deadline, MemberTimers
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup

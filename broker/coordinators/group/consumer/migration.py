@@ -27,10 +27,10 @@ from broker.coordinators.group.consumer.embedded import (
 from broker.coordinators.group.consumer.group import ConsumerGroup
 from broker.coordinators.group.consumer.groups import Aftermath, ConsumerGroups, Step
 from broker.coordinators.group.consumer.member import ClassicSide, ConsumerMember, MemberState
-from broker.coordinators.group.consumer.requests import BeatRefused
 from broker.coordinators.group.image import GroupMetadata, MemberMetadata
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.kinds import Surroundings
+from broker.coordinators.group.modern.refused import BeatRefused
 from broker.coordinators.group.modern.timers import Deadline
 from broker.coordinators.group.records import GroupResult, group_record, group_tombstone
 from broker.coordinators.group.requests import (

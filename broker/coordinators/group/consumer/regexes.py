@@ -15,8 +15,9 @@ from typing import Final, TypeAlias
 from broker.coordinators.group.consumer import records as r
 from broker.coordinators.group.consumer.group import ConsumerGroup, ResolvedRegex
 from broker.coordinators.group.consumer.member import ConsumerMember
-from broker.coordinators.group.consumer.requests import Beat, BeatRefused
+from broker.coordinators.group.consumer.requests import Beat
 from broker.coordinators.group.modern.kinds import Surroundings
+from broker.coordinators.group.modern.refused import BeatRefused
 from broker.coordinators.group.records import GroupResult
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord

@@ -45,15 +45,6 @@ class Beaten(NamedTuple):
     """None where nothing has changed for the member."""
 
 
-class BeatRefused(Exception):
-    """The request is not allowed in the state that the group is in."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
 class DescribedConsumerGroup(NamedTuple):
     """A consumer group as administrators see it."""
 

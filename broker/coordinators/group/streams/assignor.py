@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from broker.coordinators.group.streams.member import NO_TASKS, Tasks, TaskSet
 from broker.coordinators.group.streams.topology import ConfiguredSubtopology
 
 TaskOffsets = Mapping[tuple[str, int], int]
 """Up to which offset of the changelogs, added up, a member has the state of tasks on its disk."""
+
+NO_OFFSETS: Final[TaskOffsets] = MappingProxyType({})
 
 _Task = tuple[str, int]
 """Subtopology id and partition."""

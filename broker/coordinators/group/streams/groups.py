@@ -16,18 +16,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.group import ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
+from broker.coordinators.group.modern.refused import BeatRefused
 from broker.coordinators.group.modern.timers import Deadline, MemberTimers
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
 from broker.coordinators.group.streams import records as r
-from broker.coordinators.group.streams.assignor import TaskOffsets, Worker, assign
+from broker.coordinators.group.streams.assignor import NO_OFFSETS, TaskOffsets
 from broker.coordinators.group.streams.endpoints import EndpointViews
+from broker.coordinators.group.streams.epochs import check_epoch, check_tasks, has_since, member_of, static_of
 from broker.coordinators.group.streams.group import StreamsGroup
 from broker.coordinators.group.streams.member import (
     LEFT_FOR_A_WHILE,
@@ -45,11 +46,18 @@ from broker.coordinators.group.streams.requests import (
     StreamsBeaten,
     StreamsBeatReply,
 )
+from broker.coordinators.group.streams.statuses import (
+    delayed,
+    missing_client_tags,
+    missing_tags,
+    shutdown,
+    stale_topology,
+)
+from broker.coordinators.group.streams.targets import new_targets
 from broker.coordinators.group.streams.topology import (
     Configured,
     InvalidTopology,
     Status,
-    StatusCode,
     Topology,
     configure,
 )
@@ -65,19 +73,8 @@ JOINS: Final = 0
 REMOVED_AGAIN_AFTER_MS: Final = 500
 """After how long the removal of a member is tried again whose records could not be written."""
 
-_NO_OFFSETS: Final[TaskOffsets] = MappingProxyType({})
-
 Aftermath = Callable[[bool], None]
 """What is to be done once the records are replayed (True) or have failed (False)."""
-
-
-class BeatRefused(Exception):
-    """The request is not allowed in the state that the group is in."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
 
 
 class Step(NamedTuple):
@@ -91,8 +88,8 @@ class Step(NamedTuple):
 class _Reported(NamedTuple):
     """What a member has told of the state on its disk. It is in no record: members tell it again and again."""
 
-    offsets: TaskOffsets = _NO_OFFSETS
-    end_offsets: TaskOffsets = _NO_OFFSETS
+    offsets: TaskOffsets = NO_OFFSETS
+    end_offsets: TaskOffsets = NO_OFFSETS
 
 
 class StreamsGroups:
@@ -195,7 +192,7 @@ class StreamsGroups:
             # The member has had these tasks since that epoch or longer (KIP-1251).
             subtopologies = {name: one.subtopology_id for one in group.topology.subtopologies for name in one.inputs}
             if all(
-                _has_since(member, subtopologies.get(offset.topic), offset.partition, commit.generation)
+                has_since(member, subtopologies.get(offset.topic), offset.partition, commit.generation)
                 for offset in commit.offsets
             ):
                 return ErrorCode.NONE
@@ -278,15 +275,11 @@ class StreamsGroups:
         topology = self._topology(group, beat, records)
         statuses: list[Status] = []
         if group.topology is not None and updated.topology_epoch < group.topology.epoch:
-            detail = (
-                f"The member's topology epoch {updated.topology_epoch} is behind the group's topology epoch "
-                f"{group.topology.epoch}."
-            )
-            statuses.append(Status(StatusCode.STALE_TOPOLOGY, detail))
+            statuses.append(stale_topology(updated.topology_epoch, group.topology.epoch))
         configured, hashed = self._look_at_topics(group, topology, aftermath)
         validated = topology.epoch if configured.is_ready else NO_EPOCH
         if configured.is_ready:
-            _check_tasks(configured, beat.owned)
+            check_tasks(configured, beat.owned)
         reported = self._report(group, updated.member_id, beat, aftermath)
         configs = self._assignment_configs(group.group_id)
         epoch = group.epoch
@@ -309,9 +302,9 @@ class StreamsGroups:
         if configured.problem is not None:
             statuses.append(configured.problem)
         if (asked_by := self._shutdowns.get(group.group_id)) is not None:
-            statuses.append(_shutdown(asked_by))
-        if beat.knows_missing_tags and (missing_tags := _missing_tags(configs, updated)):
-            statuses.append(_missing(missing_tags))
+            statuses.append(shutdown(asked_by))
+        if beat.knows_missing_tags and (tags := missing_tags(configs, updated)):
+            statuses.append(missing_client_tags(tags))
         has_other_tasks = reconciled.assigned != member.assigned
         has_other_endpoint = replaced is None and reconciled.endpoint != member.endpoint
         endpoint_epoch, endpoints = self._endpoints.seen_by(
@@ -369,8 +362,8 @@ class StreamsGroups:
         """The member that sends the heartbeat, new or known, and the static member whose place it takes."""
         joins = beat.member_epoch == JOINS
         if not joins:
-            member = _static_of(group, beat) if beat.instance_id is not None else _member_of(group, beat.member_id)
-            _check_epoch(member, beat)
+            member = static_of(group, beat) if beat.instance_id is not None else member_of(group, beat.member_id)
+            check_epoch(member, beat)
             return member, None
         static = group.static_member(beat.instance_id)
         if static is None:
@@ -449,6 +442,15 @@ class StreamsGroups:
         if stands:
             self._reported.pop((group_id, member_id), None)
 
+    def _offsets_in(self, group_id: str, told_now: Mapping[str, _Reported]) -> Callable[[str], TaskOffsets]:
+        """What members of the group have told of the state on their disks, now or before, by member id."""
+
+        def offsets_of(member_id: str) -> TaskOffsets:
+            told = told_now.get(member_id) or self._reported.get((group_id, member_id))
+            return NO_OFFSETS if told is None else told.offsets
+
+        return offsets_of
+
     # Assignments ------------------------------------------------------------------------------------------------------
 
     def _assignment_configs(self, group_id: str) -> dict[str, str]:
@@ -481,7 +483,16 @@ class StreamsGroups:
             except InvalidTopology:
                 return None
             configs = self._assignment_configs(group_id)
-            _, records = self._new_targets(group, group.epoch, None, None, configured, configs, None)
+            _, records = new_targets(
+                group,
+                group.epoch,
+                updated=None,
+                replaced=None,
+                configured=configured,
+                standbys=int(configs["num.standby.replicas"]),
+                offsets_of=self._offsets_in(group_id, {}),
+                now_ms=self._around.clock.now_ms(),
+            )
             return self._result(Step(records, aftermath=aftermath), _nobody)
 
         self._around.queues.decide_unasked(group_id, decision)
@@ -500,7 +511,7 @@ class StreamsGroups:
     ) -> Target:
         """The member's target assignment, computed anew if the group epoch is ahead and nothing is to be waited for."""
         if group.group_id in self._delays:
-            statuses.append(_delayed("initial rebalance delay"))
+            statuses.append(delayed("initial rebalance delay"))
             return Target(group.assignment_epoch, NOTHING)
         before = group.target(updated.member_id if replaced is None else replaced.member_id)
         if epoch <= group.assignment_epoch:
@@ -508,46 +519,20 @@ class StreamsGroups:
         interval_ms = self._around.configs(group.group_id, "streams.assignment.interval.ms")
         computed_ms = group.assignment_timestamp
         if interval_ms and computed_ms and self._around.clock.now_ms() < computed_ms + interval_ms:
-            statuses.append(_delayed("assignment interval"))
+            statuses.append(delayed("assignment interval"))
             return Target(group.assignment_epoch, before)
-        targets, changes = self._new_targets(group, epoch, updated, replaced, configured, configs, reported)
+        targets, changes = new_targets(
+            group,
+            epoch,
+            updated=updated,
+            replaced=replaced,
+            configured=configured,
+            standbys=int(configs["num.standby.replicas"]),
+            offsets_of=self._offsets_in(group.group_id, {updated.member_id: reported}),
+            now_ms=self._around.clock.now_ms(),
+        )
         records += changes
         return Target(epoch, targets[updated.member_id])
-
-    def _new_targets(
-        self,
-        group: StreamsGroup,
-        epoch: int,
-        updated: StreamsMember | None,
-        replaced: StreamsMember | None,
-        configured: Configured,
-        configs: Mapping[str, str],
-        reported: _Reported | None,
-    ) -> tuple[dict[str, Tasks], list[GroupRecord]]:
-        """All target assignments, and the records of those that have changed."""
-        members = dict(group.members)
-        targets = dict(group.targets)
-        if replaced is not None and updated is not None:
-            del members[replaced.member_id]
-            targets[updated.member_id] = targets.pop(replaced.member_id, NOTHING)
-        if updated is not None:
-            members[updated.member_id] = updated
-        found: dict[str, Tasks] = dict.fromkeys(members, NOTHING)
-        if configured.is_ready:
-            workers = {}
-            for member_id, member in members.items():
-                is_sender = updated is not None and member_id == updated.member_id and reported is not None
-                told = reported if is_sender else self._reported.get((group.group_id, member_id))
-                offsets = told.offsets if told is not None else {}
-                workers[member_id] = Worker(member.process_id, targets.get(member_id, NOTHING), offsets)
-            found = assign(workers, list(configured.subtopologies.values()), int(configs["num.standby.replicas"]))
-        changes = [
-            r.target_record(group.group_id, member_id, target)
-            for member_id, target in found.items()
-            if targets.get(member_id) != target
-        ]
-        changes.append(r.assignment_epoch_record(group.group_id, epoch, self._around.clock.now_ms()))
-        return found, changes
 
     def _reconcile(
         self,
@@ -643,7 +628,7 @@ class StreamsGroups:
             raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} {what}.")
         if beat.shuts_down:
             self._shutdowns.setdefault(beat.group_id, beat.member_id)
-        member = _member_of(group, beat.member_id) if beat.instance_id is None else _static_of(group, beat)
+        member = member_of(group, beat.member_id) if beat.instance_id is None else static_of(group, beat)
         answer = StreamsBeaten(member_id=beat.member_id, member_epoch=beat.member_epoch)
         if beat.instance_id is not None and beat.member_epoch == LEFT_FOR_A_WHILE:
             gone = dataclasses.replace(
@@ -705,100 +690,6 @@ def _changes_assignment(member: StreamsMember, updated: StreamsMember) -> bool:
         updated.tags,
         updated.process_id,
     )
-
-
-def _member_of(group: StreamsGroup, member_id: str) -> StreamsMember:
-    """Raises `BeatRefused` where the group has no such member."""
-    member = group.members.get(member_id)
-    if member is None:
-        raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
-    return member
-
-
-def _static_of(group: StreamsGroup, beat: StreamsBeat) -> StreamsMember:
-    """The static member that sends the heartbeat. Raises `BeatRefused`."""
-    static = group.static_member(beat.instance_id)
-    if static is None:
-        raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {beat.instance_id} is unknown.")
-    if static.member_id != beat.member_id:
-        raise BeatRefused(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {beat.member_id} with instance id {beat.instance_id} was fenced by member "
-            f"{static.member_id}.",
-        )
-    return static
-
-
-def _check_epoch(member: StreamsMember, beat: StreamsBeat) -> None:
-    """Raises `BeatRefused` for an epoch that is not the member's. The epoch before is the member's, too, if it has only
-    tasks that it should have: the answer with its new epoch may be lost."""
-    received = beat.member_epoch
-    if received == member.epoch:
-        return
-    size = "greater"
-    if received < member.epoch:
-        size = "smaller"
-        has_only_assigned = beat.owned is not None and member.assigned.has_all_of(beat.owned)
-        if received == member.previous_epoch and has_only_assigned:
-            return
-    raise BeatRefused(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {size} member epoch ({received}) than the one known by the group coordinator "
-        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
-    )
-
-
-def _check_tasks(configured: Configured, owned: Tasks | None) -> None:
-    """Raises `BeatRefused` for tasks that do not exist."""
-    for tasks in owned or ():
-        for subtopology_id, partitions in tasks.items():
-            subtopology = configured.subtopologies.get(subtopology_id)
-            if subtopology is None:
-                raise BeatRefused(
-                    ErrorCode.INVALID_REQUEST, f"Subtopology {subtopology_id} does not exist in the topology."
-                )
-            for partition in sorted(partitions):
-                if not 0 <= partition < subtopology.tasks:
-                    raise BeatRefused(
-                        ErrorCode.INVALID_REQUEST,
-                        f"Task {partition} for subtopology {subtopology_id} is invalid. Number of tasks for this "
-                        f"subtopology: {subtopology.tasks}",
-                    )
-
-
-def _has_since(member: StreamsMember, subtopology: str | None, partition: int, epoch: int) -> bool:
-    """Whether the member has had the active task since this epoch or longer."""
-    if subtopology is None:
-        return False
-    since = member.assigned.active.get(subtopology, {}).get(partition)
-    if since is None:
-        since = member.pending_revocation.active.get(subtopology, {}).get(partition)
-    return since is not None and since <= epoch
-
-
-def _missing_tags(configs: Mapping[str, str], member: StreamsMember) -> list[str]:
-    tags = configs.get("rack.aware.assignment.tags", "")
-    return [tag for tag in tags.split(",") if tag and tag not in member.tags]
-
-
-def _missing(tags: Sequence[str]) -> Status:
-    detail = (
-        f"Missing required client tags for rack-aware standby assignment: [{', '.join(tags)}]. Configure them via "
-        "'client.tag.<tagKey>' in your Streams config."
-    )
-    return Status(StatusCode.MISSING_CLIENT_TAGS, detail)
-
-
-def _delayed(by: str) -> Status:
-    return Status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {by}.")
-
-
-def _shutdown(asked_by: str) -> Status:
-    detail = (
-        f"Streams group member {asked_by} encountered a fatal error and requested a shutdown for the entire "
-        "application."
-    )
-    return Status(StatusCode.SHUTDOWN_APPLICATION, detail)
 
 
 def _nobody(_: ErrorCode) -> None:
