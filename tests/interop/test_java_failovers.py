@@ -84,9 +84,14 @@ class Told:
         return [*of_partitions, len(self.of("committed"))]
 
 
-def are_in_sync(admin: Admin) -> None:
+def are_in_sync(cluster: Cluster) -> None:
+    """Wait until both nodes know that everything is in sync: one of them may not have heard yet that it was not."""
     topics = (PLAIN, TRANSACTIONAL, *INTERNAL)
-    admin.until(lambda: all(isr == BOTH for topic in topics for isr in admin.isrs(topic)), "all is in sync")
+    for number in BOTH:
+        admin = Admin(cluster.nodes[number].bootstrap)
+        admin.until(
+            lambda admin=admin: all(isr == BOTH for topic in topics for isr in admin.isrs(topic)), "all is in sync"
+        )
 
 
 def elect_preferred(node: BrokerProcess) -> None:
@@ -114,7 +119,7 @@ def test_default_clients_go_through_the_end_of_each_node(cluster: Cluster) -> No
             if end == "stops" or not has_the_controller(node):
                 told.go_on()
             node.start()
-            are_in_sync(admin)
+            are_in_sync(cluster)
             elect_preferred(node)
             told.go_on()
         acknowledged = told.numbers("acknowledged")
