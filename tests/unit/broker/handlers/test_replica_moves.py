@@ -428,9 +428,13 @@ def test_a_directory_that_fails_behind_the_assignment_takes_no_replica_with_it(
 
     until(broker, lambda: not moves)
     assert broker.produce("orders", b"second") == 1
-    partition = broker.server.components.metadata.image.topics.by_name["orders"].partitions[0]
-    assert partition.leader == 1
-    assert broker.server.log_dirs.by_id[partition.directory_of(1)].path.endswith("one")
+
+    def assigned() -> str:
+        partition = broker.server.components.metadata.image.topics.by_name["orders"].partitions[0]
+        assert partition.leader == 1
+        return str(broker.server.log_dirs.by_id[partition.directory_of(1)].path)
+
+    until(broker, lambda: assigned().endswith("one"))
 
 
 @serves(AlterReplicaLogDirsRequest, E.KAFKA_STORAGE_ERROR, versions=[2])
