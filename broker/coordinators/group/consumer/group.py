@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple
 
 from broker.coordinators.group.consumer.member import ClassicSide, ConsumerMember, MemberState, Owned
-from broker.coordinators.group.modern.group import GroupWithMembers, partitions_by_topic, replay_subtract
+from broker.coordinators.group.modern.group import GroupWithMembers, by_epoch, partitions_by_topic, replay_subtract
 from broker.coordinators.group.requests import Protocol
 from protocol.records.group_metadata import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -61,7 +61,6 @@ class ConsumerGroup(GroupWithMembers[ConsumerMember]):
         "classic_members",
         "classic_protocols",
         "has_partition_metadata",
-        "members_by_instance",
         "owners",
         "regexes",
         "resolved",
@@ -73,8 +72,6 @@ class ConsumerGroup(GroupWithMembers[ConsumerMember]):
         super().__init__(group_id)
         self.owners: dict[bytes, dict[int, str]] = {}
         """The member that owns a partition or has still to give it up, by topic id and partition."""
-        self.members_by_instance: dict[str, str] = {}
-        """Member ids of static members by instance id."""
         self.assignors: Counter[str] = Counter()
         """How many members want each assignor."""
         self.classic_members = 0
@@ -100,12 +97,6 @@ class ConsumerGroup(GroupWithMembers[ConsumerMember]):
         if self.epoch > self.assignment_epoch:
             return ConsumerGroupState.ASSIGNING
         return ConsumerGroupState.STABLE if self.is_assigned else ConsumerGroupState.RECONCILING
-
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The static member with this instance id."""
-        if instance_id is None:
-            return None
-        return self.members.get(self.members_by_instance.get(instance_id, ""))
 
     def owner(self, topic_id: bytes, partition: int) -> str | None:
         """The member that owns the partition, or has still to give it up."""
@@ -232,8 +223,6 @@ class ConsumerGroup(GroupWithMembers[ConsumerMember]):
                         del owners[partition]
                 if not owners:
                     self.owners.pop(topic_id, None)
-        if member.instance_id is not None and self.members_by_instance.get(member.instance_id) == member.member_id:
-            del self.members_by_instance[member.instance_id]
         if member.assignor is not None:
             replay_subtract(self.assignors, (member.assignor,))
         if member.subscribed_regex:
@@ -246,8 +235,6 @@ class ConsumerGroup(GroupWithMembers[ConsumerMember]):
         for owned in (member.assigned, member.pending_revocation):
             for topic_id, partitions in owned.items():
                 self.owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member.member_id))
-        if member.instance_id is not None:
-            self.members_by_instance[member.instance_id] = member.member_id
         if member.assignor is not None:
             self.assignors[member.assignor] += 1
         if member.subscribed_regex:
@@ -294,11 +281,8 @@ def _state(number: int) -> MemberState:
 
 
 def _owned(topics: Iterable[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions], epoch: int) -> Owned:
-    """Where a record has no assignment epochs, as before Kafka 4.3, the member's epoch stands for them."""
     return {
-        topic.topic_id: dict(zip(topic.partitions, topic.assignment_epochs, strict=True))
-        if topic.assignment_epochs and len(topic.assignment_epochs) == len(topic.partitions)
-        else dict.fromkeys(topic.partitions, epoch)
+        topic.topic_id: by_epoch(topic.partitions, topic.assignment_epochs, epoch)
         for topic in topics
         if topic.partitions
     }

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -108,7 +108,7 @@ class ModernGroup(ABC):
 class GroupWithTargets(ModernGroup, Generic[MemberT, TargetT]):
     """A group whose members each have a target assignment."""
 
-    __slots__ = ("_at_epoch", "members", "targets")
+    __slots__ = ("_at_epoch", "members", "members_by_instance", "targets")
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -116,6 +116,8 @@ class GroupWithTargets(ModernGroup, Generic[MemberT, TargetT]):
         """By member id, in the order in which they came."""
         self.targets: dict[str, TargetT] = {}
         """The target assignment of each member, by member id."""
+        self.members_by_instance: dict[str, str] = {}
+        """Member ids of static members by instance id."""
         self._at_epoch: Counter[int] = Counter()
         """How many members are at which assignment epoch."""
 
@@ -123,6 +125,12 @@ class GroupWithTargets(ModernGroup, Generic[MemberT, TargetT]):
     def member_count(self) -> int:
         """How many members the group has."""
         return len(self.members)
+
+    def static_member(self, instance_id: str | None) -> MemberT | None:
+        """The static member with this instance id."""
+        if instance_id is None:
+            return None
+        return self.members.get(self.members_by_instance.get(instance_id, ""))
 
     @property
     def is_assigned(self) -> bool:
@@ -149,8 +157,12 @@ class GroupWithTargets(ModernGroup, Generic[MemberT, TargetT]):
         """Take a member's change over into what is counted of all members."""
         if old is not None:
             replay_subtract(self._at_epoch, _epochs_of(old))
+            if old.instance_id is not None and self.members_by_instance.get(old.instance_id) == old.member_id:
+                del self.members_by_instance[old.instance_id]
         if new is not None:
             self._at_epoch.update(_epochs_of(new))
+            if new.instance_id is not None:
+                self.members_by_instance[new.instance_id] = new.member_id
 
 
 class GroupWithMembers(GroupWithTargets[SubscribedMemberT, Assignment]):
@@ -196,6 +208,14 @@ def replay_subtract(counter: Counter[KeyT], keys: Iterable[KeyT]) -> None:
         counter[key] -= 1
         if not counter[key]:
             del counter[key]
+
+
+def by_epoch(partitions: Sequence[int], assignment_epochs: Sequence[int] | None, member_epoch: int) -> dict[int, int]:
+    """Partitions of a record with their assignment epochs. Where the record has none, as before Kafka 4.3, the member's
+    epoch stands for them."""
+    if assignment_epochs and len(assignment_epochs) == len(partitions):
+        return dict(zip(partitions, assignment_epochs, strict=True))
+    return dict.fromkeys(partitions, member_epoch)
 
 
 def partitions_by_topic(topics: Iterable[Any]) -> dict[bytes, frozenset[int]]:

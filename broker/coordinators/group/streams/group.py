@@ -9,7 +9,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from broker.coordinators.group.modern.group import GroupWithTargets, replay_subtract
+from broker.coordinators.group.modern.group import GroupWithTargets, by_epoch, replay_subtract
 from broker.coordinators.group.streams.member import (
     NOTHING,
     NOTHING_HELD,
@@ -62,7 +62,6 @@ class StreamsGroup(GroupWithTargets[StreamsMember, Tasks]):
         "active_owners",
         "assignment_configs",
         "failed_description_epoch",
-        "members_by_instance",
         "stored_description_epoch",
         "topology",
         "validated_topology_epoch",
@@ -82,8 +81,6 @@ class StreamsGroup(GroupWithTargets[StreamsMember, Tasks]):
         """Of a topology description that a plugin of a Kafka broker has stored; it is kept as it is, and so is
         ``failed_description_epoch``."""
         self.failed_description_epoch = NO_EPOCH
-        self.members_by_instance: dict[str, str] = {}
-        """Member ids of static members by instance id."""
         self.active_owners: dict[tuple[str, int], str] = {}
         """The member that has an active task or has still to give it up, by subtopology id and partition."""
         self._standby_processes: Counter[tuple[str, int, str]] = Counter()
@@ -102,12 +99,6 @@ class StreamsGroup(GroupWithTargets[StreamsMember, Tasks]):
         if self.epoch > self.assignment_epoch:
             return StreamsGroupState.ASSIGNING
         return StreamsGroupState.STABLE if self.is_assigned else StreamsGroupState.RECONCILING
-
-    def static_member(self, instance_id: str | None) -> StreamsMember | None:
-        """The static member with this instance id."""
-        if instance_id is None:
-            return None
-        return self.members.get(self.members_by_instance.get(instance_id, ""))
 
     def target(self, member_id: str) -> Tasks:
         """A member's target assignment."""
@@ -240,16 +231,12 @@ class StreamsGroup(GroupWithTargets[StreamsMember, Tasks]):
                     del self.active_owners[task]
             replay_subtract(self._standby_processes, [(*task, member.process_id) for task in _each(held.standby)])
             replay_subtract(self._warmup_processes, [(*task, member.process_id) for task in _each(held.warmup)])
-        if member.instance_id is not None and self.members_by_instance.get(member.instance_id) == member.member_id:
-            del self.members_by_instance[member.instance_id]
 
     def _replay_note(self, member: StreamsMember) -> None:
         for held in (member.assigned, member.pending_revocation):
             self.active_owners.update(dict.fromkeys(_each(held.active), member.member_id))
             self._standby_processes.update((*task, member.process_id) for task in _each(held.standby))
             self._warmup_processes.update((*task, member.process_id) for task in _each(held.warmup))
-        if member.instance_id is not None:
-            self.members_by_instance[member.instance_id] = member.member_id
 
 
 def _each(tasks: Mapping[str, Iterable[int]]) -> list[tuple[str, int]]:
@@ -264,13 +251,8 @@ def _state(number: int) -> MemberState:
 
 
 def _epoch_tasks(structs: Iterable[StreamsGroupCurrentMemberAssignmentValue.TaskIds], epoch: int) -> EpochTasks:
-    """Where a record has no assignment epochs, as before Kafka 4.3, the member's epoch stands for them."""
     return {
-        one.subtopology_id: dict(zip(one.partitions, one.assignment_epochs, strict=True))
-        if one.assignment_epochs and len(one.assignment_epochs) == len(one.partitions)
-        else dict.fromkeys(one.partitions, epoch)
-        for one in structs
-        if one.partitions
+        one.subtopology_id: by_epoch(one.partitions, one.assignment_epochs, epoch) for one in structs if one.partitions
     }
 
 
