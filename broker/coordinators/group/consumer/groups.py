@@ -14,7 +14,7 @@ from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from broker.coordinators.group.classic_group import ClassicGroup
 from broker.coordinators.group.consumer import records as r
@@ -26,18 +26,16 @@ from broker.coordinators.group.consumer.regexes import RegexChange, Regexes
 from broker.coordinators.group.consumer.requests import Beat, Beaten, BeatReply, DescribedConsumerGroup
 from broker.coordinators.group.consumer.targets import new_targets, topic_ids
 from broker.coordinators.group.membership import Membership
+from broker.coordinators.group.modern.deadlines import MemberDeadlines
 from broker.coordinators.group.modern.group import NOTHING, ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
 from broker.coordinators.group.modern.refused import BeatRefused
-from broker.coordinators.group.modern.timers import Deadline, MemberTimers
+from broker.coordinators.group.modern.timers import Deadline
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
 from broker.coordinators.write_errors import client_error_of
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
-
-REMOVED_AGAIN_AFTER_MS: Final = 500
-"""After how long the removal of a member is tried again whose records could not be written."""
 
 Aftermath = Callable[[bool], None]
 """What is to be done once the records are replayed (True) or have failed (False)."""
@@ -63,7 +61,9 @@ class ConsumerGroups:
     def __init__(self, around: Surroundings, classic: Membership) -> None:
         self._around = around
         self._classic = classic
-        self._timers = MemberTimers(around.wheel)
+        self.deadlines: MemberDeadlines[ConsumerMember] = MemberDeadlines(
+            around.wheel, around.queues, gives_up="partitions", find=self._find_member, remove=self._remove
+        )
         self._looked_at: dict[str, int] = {}
         """The group epoch with which a group has looked at its topics since they changed last."""
         self._regexes = Regexes(around, self._bumped)
@@ -81,12 +81,12 @@ class ConsumerGroups:
             if isinstance(group, ConsumerGroup):
                 for member in group.members.values():
                     self.begin_session(group.group_id, member)
-                    if member.state is MemberState.UNREVOKED_PARTITIONS:
-                        self._expect_revocation(group.group_id, member)
+                    if member.is_revoking:
+                        self.deadlines.expect_revocation(group.group_id, member)
 
     def unload(self, code: ErrorCode) -> None:
         """Cancel all alarms. No reply is parked outside of the queues."""
-        self._timers.cancel_all()
+        self.deadlines.cancel_all()
         self._regexes.unload()
 
     def replayed(self, group_id: str) -> None:
@@ -449,14 +449,14 @@ class ConsumerGroups:
             has_new_subscription=has_new_subscription,
         )
         if stepped == member:
-            loses = member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None
-            if loses and not self.has_deadline(group.group_id, member.member_id, Deadline.REVOCATION):
+            loses = member.is_revoking and member.classic is None
+            if loses and not self.deadlines.has(group.group_id, member.member_id, Deadline.REVOCATION):
                 # The write of its record took longer than its client waits, and stands all the same.
-                aftermath.append(partial(self._watch_revocation, group.group_id, member))
+                aftermath.append(partial(self.deadlines.watch_revocation, group.group_id, member))
             return member
         records.append(r.current_record(group.group_id, stepped))
         if member.classic is None:
-            aftermath.append(partial(self._watch_revocation, group.group_id, stepped))
+            aftermath.append(partial(self.deadlines.watch_revocation, group.group_id, stepped))
         return stepped
 
     # Timers -----------------------------------------------------------------------------------------------------------
@@ -468,76 +468,23 @@ class ConsumerGroups:
             if member.classic is None
             else member.classic.session_timeout_ms
         )
-        self.expect(group_id, member.member_id, Deadline.SESSION, timeout_ms, "nothing has been heard of it too long")
+        self.deadlines.expect_session(group_id, member.member_id, timeout_ms)
 
-    def cancel(self, group_id: str, member_id: str, deadline: Deadline) -> None:
-        """The member has kept the deadline."""
-        self._timers.cancel(group_id, member_id, (deadline,))
+    def _find_member(self, group_id: str, member_id: str) -> ConsumerMember | None:
+        group = self.find(group_id)
+        return None if group is None else group.members.get(member_id)
 
-    def has_deadline(self, group_id: str, member_id: str, deadline: Deadline) -> bool:
-        """Whether the member has to keep the deadline."""
-        return self._timers.has(group_id, member_id, deadline)
-
-    def forget_timers(self, group_id: str, member_id: str) -> None:
-        """The member is gone, or in a classic group."""
-        self._timers.cancel(group_id, member_id)
+    def _remove(
+        self, group_id: str, member: ConsumerMember, why: str, removed: Callable[[bool], None]
+    ) -> GroupResult | None:
+        group = self.find(group_id)
+        assert group is not None, "its member has just been found"
+        step = self.fence(group, [member], why)
+        return self.result(step._replace(aftermath=[*step.aftermath, removed]), _nobody)
 
     def new_member_id(self) -> str:
         """An id for a member that brings none, as Kafka writes ids."""
         return urlsafe_b64encode(self._around.ids.uuid()).decode().rstrip("=")
-
-    def _watch_revocation(self, group_id: str, member: ConsumerMember, stands: bool) -> None:
-        if not stands:
-            return
-        if member.state is MemberState.UNREVOKED_PARTITIONS:
-            self._expect_revocation(group_id, member)
-        else:
-            self._timers.cancel(group_id, member.member_id, (Deadline.REVOCATION,))
-
-    def _expect_revocation(self, group_id: str, member: ConsumerMember) -> None:
-        why = f"it has not given up partitions within {member.rebalance_timeout_ms} ms"
-        self.expect(
-            group_id,
-            member.member_id,
-            Deadline.REVOCATION,
-            member.rebalance_timeout_ms,
-            why,
-            is_missed=lambda known: known.epoch == member.epoch,
-        )
-
-    def expect(
-        self,
-        group_id: str,
-        member_id: str,
-        deadline: Deadline,
-        after_ms: int,
-        why: str,
-        *,
-        is_missed: Callable[[ConsumerMember], bool] = lambda _: True,
-    ) -> None:
-        """Remove the member if it misses the deadline, and if ``is_missed`` says so of the member as it is then."""
-
-        def decision() -> GroupResult | None:
-            group = self.find(group_id)
-            member = None if group is None else group.members.get(member_id)
-            if group is None or member is None or not is_missed(member):
-                return None
-            if self._timers.has(group_id, member_id, deadline):
-                return None  # a request that waited before this decision has set the deadline anew
-            step = self.fence(group, [member], why)
-            return self.result(step._replace(aftermath=[*step.aftermath, again]), _nobody)
-
-        def again(stands: bool) -> None:
-            if not stands and not self._timers.has(group_id, member_id, deadline):
-                self.expect(group_id, member_id, deadline, REMOVED_AGAIN_AFTER_MS, why, is_missed=is_missed)
-
-        self._timers.set(
-            group_id,
-            member_id,
-            deadline,
-            after_ms,
-            lambda: self._around.queues.decide_unasked(group_id, decision),
-        )
 
     # Going ------------------------------------------------------------------------------------------------------------
 
@@ -585,7 +532,7 @@ class ConsumerGroups:
 
         def after(stands: bool) -> None:
             for member in members if stands else ():
-                self._timers.cancel(group.group_id, member.member_id)
+                self.deadlines.cancel(group.group_id, member.member_id)
                 self._around.events.member_removed(group.group_id, member.member_id, why)
 
         return Step(records, Beaten(), [after])

@@ -66,6 +66,11 @@ class ConsumerMember:
     pending_revocation: Owned = field(default_factory=lambda: NOTHING_OWNED)
     """Partitions that the member has to give up."""
 
+    @property
+    def is_revoking(self) -> bool:
+        """Whether it has to give something up, and has not acknowledged that yet."""
+        return self.state is MemberState.UNREVOKED_PARTITIONS
+
     def is_at(self, assignment_epoch: int) -> bool:
         """Whether the member has all of its target assignment of this epoch, and nothing else."""
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch

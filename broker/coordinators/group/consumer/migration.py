@@ -175,7 +175,7 @@ class Migration:
             if not stands:
                 return
             for member_id in (*sides, *gone):
-                self._groups.forget_timers(group_id, member_id)
+                self._groups.deadlines.cancel(group_id, member_id)
             for member_id in gone:
                 self._around.events.member_removed(group_id, member_id, "it was the last one of the newer protocol")
             self._classic.takes_over(group_id, {key: side.protocols for key, side in sides.items()})
@@ -274,9 +274,9 @@ class Migration:
     def _joined(self, group_id: str, member: ConsumerMember, stands: bool) -> None:
         if not stands:
             return
-        self._groups.cancel(group_id, member.member_id, Deadline.JOIN)
+        self._groups.deadlines.cancel(group_id, member.member_id, Deadline.JOIN)
         self._groups.begin_session(group_id, member)
-        self._groups.expect(
+        self._groups.deadlines.expect(
             group_id,
             member.member_id,
             Deadline.SYNC,
@@ -303,7 +303,7 @@ class Migration:
         except BeatRefused as refused:
             reply(Synced(error=refused.code))
             return
-        self._groups.cancel(group.group_id, member.member_id, Deadline.SYNC)
+        self._groups.deadlines.cancel(group.group_id, member.member_id, Deadline.SYNC)
         assert member.classic is not None
         reply(
             Synced(
@@ -396,8 +396,8 @@ class Migration:
 
     def _let_join(self, group_id: str, member: ConsumerMember) -> None:
         """The member has its rebalance timeout to join again."""
-        if not self._groups.has_deadline(group_id, member.member_id, Deadline.JOIN):
-            self._groups.expect(
+        if not self._groups.deadlines.has(group_id, member.member_id, Deadline.JOIN):
+            self._groups.deadlines.expect(
                 group_id,
                 member.member_id,
                 Deadline.JOIN,

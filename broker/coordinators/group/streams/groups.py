@@ -19,10 +19,11 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from broker.coordinators.group.membership import Membership
+from broker.coordinators.group.modern.deadlines import MemberDeadlines
 from broker.coordinators.group.modern.group import ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
 from broker.coordinators.group.modern.refused import BeatRefused
-from broker.coordinators.group.modern.timers import Deadline, MemberTimers
+from broker.coordinators.group.modern.timers import Deadline
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
 from broker.coordinators.group.streams import records as r
@@ -34,7 +35,6 @@ from broker.coordinators.group.streams.member import (
     LEFT_FOR_A_WHILE,
     NOTHING,
     NOTHING_HELD,
-    MemberState,
     StreamsMember,
     Tasks,
 )
@@ -70,9 +70,6 @@ from storage.sentinels import NO_EPOCH
 JOINS: Final = 0
 """The epoch with which a member joins."""
 
-REMOVED_AGAIN_AFTER_MS: Final = 500
-"""After how long the removal of a member is tried again whose records could not be written."""
-
 Aftermath = Callable[[bool], None]
 """What is to be done once the records are replayed (True) or have failed (False)."""
 
@@ -98,7 +95,9 @@ class StreamsGroups:
     def __init__(self, around: Surroundings, classic: Membership) -> None:
         self._around = around
         self._classic = classic
-        self._timers = MemberTimers(around.wheel)
+        self._deadlines: MemberDeadlines[StreamsMember] = MemberDeadlines(
+            around.wheel, around.queues, gives_up="tasks", find=self._find_member, remove=self._remove
+        )
         self._configured: dict[str, tuple[Topology, Configured]] = {}
         """Topologies, each with what follows from the topics as they were when they changed last."""
         self._delays: dict[str, Alarm] = {}
@@ -121,12 +120,12 @@ class StreamsGroups:
         for group in self._groups():
             for member in group.members.values():
                 self._begin_session(group.group_id, member.member_id)
-                if member.state is MemberState.UNREVOKED_TASKS:
-                    self._expect_revocation(group.group_id, member)
+                if member.is_revoking:
+                    self._deadlines.expect_revocation(group.group_id, member)
 
     def unload(self, code: ErrorCode) -> None:
         """Cancel all alarms. No reply is parked outside of the queues."""
-        self._timers.cancel_all()
+        self._deadlines.cancel_all()
         delays, self._delays = self._delays, {}
         for alarm in delays.values():
             alarm.cancel()
@@ -553,14 +552,12 @@ class StreamsGroups:
                 "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
             ) from None
         if stepped == member:
-            if member.state is MemberState.UNREVOKED_TASKS and not self._timers.has(
-                group.group_id, member.member_id, Deadline.REVOCATION
-            ):
+            if member.is_revoking and not self._deadlines.has(group.group_id, member.member_id, Deadline.REVOCATION):
                 # The write of its record took longer than its client waits, and stands all the same.
-                aftermath.append(partial(self._watch_revocation, group.group_id, member))
+                aftermath.append(partial(self._deadlines.watch_revocation, group.group_id, member))
             return member
         records.append(r.current_record(group.group_id, stepped))
-        aftermath.append(partial(self._watch_revocation, group.group_id, stepped))
+        aftermath.append(partial(self._deadlines.watch_revocation, group.group_id, stepped))
         return stepped
 
     # Timers -----------------------------------------------------------------------------------------------------------
@@ -568,55 +565,19 @@ class StreamsGroups:
     def _begin_session(self, group_id: str, member_id: str) -> None:
         """Begin the member's session anew."""
         timeout_ms = self._around.configs(group_id, "streams.session.timeout.ms")
-        self._expect(group_id, member_id, Deadline.SESSION, timeout_ms, "nothing has been heard of it too long")
+        self._deadlines.expect_session(group_id, member_id, timeout_ms)
 
-    def _watch_revocation(self, group_id: str, member: StreamsMember, stands: bool) -> None:
-        if not stands:
-            return
-        if member.state is MemberState.UNREVOKED_TASKS:
-            self._expect_revocation(group_id, member)
-        else:
-            self._timers.cancel(group_id, member.member_id, (Deadline.REVOCATION,))
+    def _find_member(self, group_id: str, member_id: str) -> StreamsMember | None:
+        group = self.find(group_id)
+        return None if group is None else group.members.get(member_id)
 
-    def _expect_revocation(self, group_id: str, member: StreamsMember) -> None:
-        self._expect(
-            group_id,
-            member.member_id,
-            Deadline.REVOCATION,
-            member.rebalance_timeout_ms,
-            f"it has not given up tasks within {member.rebalance_timeout_ms} ms",
-            is_missed=lambda known: known.epoch == member.epoch,
-        )
-
-    def _expect(
-        self,
-        group_id: str,
-        member_id: str,
-        deadline: Deadline,
-        after_ms: int,
-        why: str,
-        *,
-        is_missed: Callable[[StreamsMember], bool] = lambda _: True,
-    ) -> None:
-        """Remove the member if it misses the deadline, and if ``is_missed`` says so of the member as it is then."""
-
-        def decision() -> GroupResult | None:
-            group = self.find(group_id)
-            member = None if group is None else group.members.get(member_id)
-            if group is None or member is None or not is_missed(member):
-                return None
-            if self._timers.has(group_id, member_id, deadline):
-                return None  # a request that waited before this decision has set the deadline anew
-            step = self._fence(group, [member], why)
-            return self._result(step._replace(aftermath=[*step.aftermath, again]), _nobody)
-
-        def again(stands: bool) -> None:
-            if not stands and not self._timers.has(group_id, member_id, deadline):
-                self._expect(group_id, member_id, deadline, REMOVED_AGAIN_AFTER_MS, why, is_missed=is_missed)
-
-        self._timers.set(
-            group_id, member_id, deadline, after_ms, lambda: self._around.queues.decide_unasked(group_id, decision)
-        )
+    def _remove(
+        self, group_id: str, member: StreamsMember, why: str, removed: Callable[[bool], None]
+    ) -> GroupResult | None:
+        group = self.find(group_id)
+        assert group is not None, "its member has just been found"
+        step = self._fence(group, [member], why)
+        return self._result(step._replace(aftermath=[*step.aftermath, removed]), _nobody)
 
     # Going ------------------------------------------------------------------------------------------------------------
 
@@ -653,7 +614,7 @@ class StreamsGroups:
 
         def after(stands: bool) -> None:
             for member in members if stands else ():
-                self._timers.cancel(group.group_id, member.member_id)
+                self._deadlines.cancel(group.group_id, member.member_id)
                 self._reported.pop((group.group_id, member.member_id), None)
                 self._around.events.member_removed(group.group_id, member.member_id, why)
 

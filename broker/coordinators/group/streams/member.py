@@ -112,6 +112,11 @@ class StreamsMember:
     pending_revocation: HeldTasks = NOTHING_HELD
     """Tasks that the member has to give up."""
 
+    @property
+    def is_revoking(self) -> bool:
+        """Whether it has to give something up, and has not acknowledged that yet."""
+        return self.state is MemberState.UNREVOKED_TASKS
+
     def is_at(self, assignment_epoch: int) -> bool:
         """Whether the member has all of its target assignment of this epoch, and nothing else."""
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch

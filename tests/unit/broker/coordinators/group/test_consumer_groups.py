@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.coordinators.group.consumer.groups import REMOVED_AGAIN_AFTER_MS
 from broker.coordinators.group.consumer.member import MemberState
+from broker.coordinators.group.modern.deadlines import REMOVED_AGAIN_AFTER_MS
 from protocol.errors import ErrorCode as E
 from protocol.records.group_metadata import decode_group_record
 from tests.support.group_records import contents

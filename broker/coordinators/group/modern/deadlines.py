@@ -1,0 +1,111 @@
+"""MemberDeadlines: a member that misses a deadline is removed from its group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
+
+from broker.coordinators.group.modern.group import ModernMember
+from broker.coordinators.group.modern.timers import Deadline, MemberTimers
+from broker.coordinators.group.queues import GroupQueues
+from broker.coordinators.group.records import GroupResult
+from broker.runtime.timing_wheel import TimingWheel
+
+REMOVED_AGAIN_AFTER_MS: Final = 500
+"""After how long the removal of a member is tried again whose records could not be written."""
+
+
+class RevokingMember(ModernMember, Protocol):
+    """A member that may have to give up what it has."""
+
+    @property
+    def rebalance_timeout_ms(self) -> int: ...
+    @property
+    def is_revoking(self) -> bool:
+        """Whether it has to give something up, and has not acknowledged that yet."""
+
+
+MemberT = TypeVar("MemberT", bound=RevokingMember)
+
+Find = Callable[[str, str], MemberT | None]
+"""The member with this group id and member id as it is now; None if it is gone."""
+Remove = Callable[[str, MemberT, str, Callable[[bool], None]], GroupResult | None]
+"""Removes a member from the group with this id: why, and what is told whether that stands (True) or has failed."""
+
+
+class MemberDeadlines(Generic[MemberT]):
+    """The deadlines of all members of one kind of groups in a partition."""
+
+    def __init__(
+        self, wheel: TimingWheel, queues: GroupQueues, *, gives_up: str, find: Find[MemberT], remove: Remove[MemberT]
+    ) -> None:
+        """``gives_up``: what members give up, in words."""
+        self._timers = MemberTimers(wheel)
+        self._queues = queues
+        self._gives_up = gives_up
+        self._find = find
+        self._remove = remove
+
+    def expect(
+        self,
+        group_id: str,
+        member_id: str,
+        deadline: Deadline,
+        after_ms: int,
+        why: str,
+        *,
+        is_missed: Callable[[MemberT], bool] = lambda _: True,
+    ) -> None:
+        """Remove the member if it misses the deadline, and if ``is_missed`` says so of the member as it is then."""
+
+        def decision() -> GroupResult | None:
+            member = self._find(group_id, member_id)
+            if member is None or not is_missed(member):
+                return None
+            if self._timers.has(group_id, member_id, deadline):
+                return None  # a request that waited before this decision has set the deadline anew
+            return self._remove(group_id, member, why, removed)
+
+        def removed(stands: bool) -> None:
+            if not stands and not self._timers.has(group_id, member_id, deadline):
+                self.expect(group_id, member_id, deadline, REMOVED_AGAIN_AFTER_MS, why, is_missed=is_missed)
+
+        self._timers.set(
+            group_id, member_id, deadline, after_ms, lambda: self._queues.decide_unasked(group_id, decision)
+        )
+
+    def expect_session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """Begin the member's session anew."""
+        self.expect(group_id, member_id, Deadline.SESSION, timeout_ms, "nothing has been heard of it too long")
+
+    def expect_revocation(self, group_id: str, member: MemberT) -> None:
+        """Remove the member if it is still in its epoch when its rebalance timeout is over."""
+        self.expect(
+            group_id,
+            member.member_id,
+            Deadline.REVOCATION,
+            member.rebalance_timeout_ms,
+            f"it has not given up {self._gives_up} within {member.rebalance_timeout_ms} ms",
+            is_missed=lambda known: known.epoch == member.epoch,
+        )
+
+    def watch_revocation(self, group_id: str, member: MemberT, stands: bool) -> None:
+        """Set or cancel the deadline of a member whose record stands."""
+        if not stands:
+            return
+        if member.is_revoking:
+            self.expect_revocation(group_id, member)
+        else:
+            self.cancel(group_id, member.member_id, Deadline.REVOCATION)
+
+    def has(self, group_id: str, member_id: str, deadline: Deadline) -> bool:
+        """Whether the member has to keep the deadline."""
+        return self._timers.has(group_id, member_id, deadline)
+
+    def cancel(self, group_id: str, member_id: str, *deadlines: Deadline) -> None:
+        """The member has kept these deadlines; without any it is gone, and has no deadline any more."""
+        self._timers.cancel(group_id, member_id, deadlines or tuple(Deadline))
+
+    def cancel_all(self) -> None:
+        """Cancel every deadline, for good: the groups are unloaded."""
+        self._timers.cancel_all()
