@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.coordinators.group.consumer.group import ConsumerGroup
 from broker.coordinators.group.consumer.member import ConsumerMember
 from broker.coordinators.group.consumer.requests import Beat
 from broker.coordinators.group.modern.refused import BeatRefused
@@ -17,20 +16,6 @@ JOINS: Final = 0
 def unknown_member(group_id: str, member_id: str) -> BeatRefused:
     """The refusal of a request whose sender is not a member."""
     return BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
-
-
-def static_of(group: ConsumerGroup, beat: Beat) -> ConsumerMember:
-    """The static member that sends the heartbeat. Raises `BeatRefused`."""
-    static = group.static_member(beat.instance_id)
-    if static is None:
-        raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {beat.instance_id} is unknown.")
-    if static.member_id != beat.member_id:
-        raise BeatRefused(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {beat.member_id} with instance id {beat.instance_id} was fenced by member "
-            f"{static.member_id}.",
-        )
-    return static
 
 
 def check_beat(member: ConsumerMember, beat: Beat) -> None:

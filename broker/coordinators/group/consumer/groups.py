@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from broker.coordinators.group.classic_group import ClassicGroup
 from broker.coordinators.group.consumer import records as r
-from broker.coordinators.group.consumer.epochs import JOINS, check_beat, check_epoch, static_of, unknown_member
+from broker.coordinators.group.consumer.epochs import JOINS, check_beat, check_epoch, unknown_member
 from broker.coordinators.group.consumer.group import ConsumerGroup
 from broker.coordinators.group.consumer.member import LEFT_FOR_A_WHILE, NOTHING_OWNED, ConsumerMember, MemberState
 from broker.coordinators.group.consumer.reconciliation import Target, next_step
@@ -29,7 +29,7 @@ from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.deadlines import MemberDeadlines
 from broker.coordinators.group.modern.group import NOTHING, ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
-from broker.coordinators.group.modern.refused import BeatRefused
+from broker.coordinators.group.modern.refused import BeatRefused, static_sender
 from broker.coordinators.group.modern.timers import Deadline
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
@@ -320,7 +320,7 @@ class ConsumerGroups:
             return known, None
         static = group.static_member(beat.instance_id)
         if not joins:
-            static = static_of(group, beat)
+            static = static_sender(group, beat.instance_id, beat.member_id)
             check_beat(static, beat)
             return static, None
         if static is None:
@@ -499,7 +499,7 @@ class ConsumerGroups:
             if member is None:
                 raise unknown_member(group.group_id, beat.member_id)
         else:
-            member = static_of(group, beat)
+            member = static_sender(group, beat.instance_id, beat.member_id)
         answer = Beaten(member_id=beat.member_id, member_epoch=beat.member_epoch)
         if beat.instance_id is not None and beat.member_epoch == LEFT_FOR_A_WHILE:
             gone = dataclasses.replace(

@@ -1,7 +1,10 @@
-"""BeatRefused: why a heartbeat is not answered as its member wants."""
+"""BeatRefused: why a heartbeat is not answered as its member wants; and whether it comes from a static member."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from broker.coordinators.group.modern.group import GroupWithTargets, MemberT
 from protocol.errors import ErrorCode
 
 
@@ -12,3 +15,16 @@ class BeatRefused(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+def static_sender(group: GroupWithTargets[MemberT, Any], instance_id: str | None, member_id: str) -> MemberT:
+    """The static member that sends a request. Raises `BeatRefused`."""
+    static = group.static_member(instance_id)
+    if static is None:
+        raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if static.member_id != member_id:
+        raise BeatRefused(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {static.member_id}.",
+        )
+    return static

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.coordinators.group.modern.refused import BeatRefused
+from broker.coordinators.group.modern.refused import BeatRefused, static_sender
 from broker.coordinators.group.streams.group import StreamsGroup
 from broker.coordinators.group.streams.member import StreamsMember, Tasks
 from broker.coordinators.group.streams.requests import StreamsBeat
@@ -10,26 +10,15 @@ from broker.coordinators.group.streams.topology import Configured
 from protocol.errors import ErrorCode
 
 
-def member_of(group: StreamsGroup, member_id: str) -> StreamsMember:
-    """The member with this id. Raises `BeatRefused` where the group has no such member."""
-    member = group.members.get(member_id)
+def sender(group: StreamsGroup, beat: StreamsBeat) -> StreamsMember:
+    """The member that sends the heartbeat. Raises `BeatRefused`."""
+    if beat.instance_id is not None:
+        return static_sender(group, beat.instance_id, beat.member_id)
+    member = group.members.get(beat.member_id)
     if member is None:
-        raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+        why = f"Member {beat.member_id} is not a member of group {group.group_id}."
+        raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, why)
     return member
-
-
-def static_of(group: StreamsGroup, beat: StreamsBeat) -> StreamsMember:
-    """The static member that sends the heartbeat. Raises `BeatRefused`."""
-    static = group.static_member(beat.instance_id)
-    if static is None:
-        raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {beat.instance_id} is unknown.")
-    if static.member_id != beat.member_id:
-        raise BeatRefused(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {beat.member_id} with instance id {beat.instance_id} was fenced by member "
-            f"{static.member_id}.",
-        )
-    return static
 
 
 def check_epoch(member: StreamsMember, beat: StreamsBeat) -> None:

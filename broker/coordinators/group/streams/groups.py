@@ -27,9 +27,8 @@ from broker.coordinators.group.modern.timers import Deadline
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
 from broker.coordinators.group.streams import records as r
-from broker.coordinators.group.streams.assignor import NO_OFFSETS, TaskOffsets
 from broker.coordinators.group.streams.endpoints import EndpointViews
-from broker.coordinators.group.streams.epochs import check_epoch, check_tasks, has_since, member_of, static_of
+from broker.coordinators.group.streams.epochs import check_epoch, check_tasks, has_since, sender
 from broker.coordinators.group.streams.group import StreamsGroup
 from broker.coordinators.group.streams.member import (
     LEFT_FOR_A_WHILE,
@@ -39,6 +38,7 @@ from broker.coordinators.group.streams.member import (
     Tasks,
 )
 from broker.coordinators.group.streams.reconciliation import Target, UnknownState, next_step
+from broker.coordinators.group.streams.reports import Report, Reports
 from broker.coordinators.group.streams.requests import (
     DescribedStreamsGroup,
     DescribedStreamsMember,
@@ -82,13 +82,6 @@ class Step(NamedTuple):
     aftermath: Sequence[Aftermath] = ()
 
 
-class _Reported(NamedTuple):
-    """What a member has told of the state on its disk. It is in no record: members tell it again and again."""
-
-    offsets: TaskOffsets = NO_OFFSETS
-    end_offsets: TaskOffsets = NO_OFFSETS
-
-
 class StreamsGroups:
     """A `GroupsOfKind` for the streams groups of a partition."""
 
@@ -104,8 +97,7 @@ class StreamsGroups:
         """Groups whose first assignment waits for more members."""
         self._shutdowns: dict[str, str] = {}
         """The member of each group that wants the whole application to stop."""
-        self._reported: dict[tuple[str, str], _Reported] = {}
-        """By group id and member id."""
+        self._reports = Reports()
         self._endpoints = EndpointViews(around.groups, around.topics)
 
     def find(self, group_id: str) -> StreamsGroup | None:
@@ -164,9 +156,7 @@ class StreamsGroups:
             group.topology,
             configured if topology == group.topology else None,
             [
-                DescribedStreamsMember(
-                    member, group.target(member_id), *self._reported.get((group.group_id, member_id), _Reported())
-                )
+                DescribedStreamsMember(member, group.target(member_id), *self._reports.of(group.group_id, member_id))
                 for member_id, member in group.members.items()
             ],
         )
@@ -266,7 +256,7 @@ class StreamsGroups:
         group, records, aftermath = self._group_for(beat)
         member, replaced = self._member_for(group, beat, records)
         if replaced is not None and replaced.member_id != member.member_id:
-            aftermath.append(partial(self._forget_report, group.group_id, replaced.member_id))
+            aftermath.append(partial(self._reports.forget, group.group_id, replaced.member_id))
         updated = _updated(member, beat)
         if updated != member:
             records.append(r.member_record(group.group_id, updated))
@@ -279,7 +269,8 @@ class StreamsGroups:
         validated = topology.epoch if configured.is_ready else NO_EPOCH
         if configured.is_ready:
             check_tasks(configured, beat.owned)
-        reported = self._report(group, updated.member_id, beat, aftermath)
+        reported = self._reports.with_beat(beat, updated.member_id)
+        aftermath.append(partial(self._reports.keep, group.group_id, updated.member_id, reported))
         configs = self._assignment_configs(group.group_id)
         epoch = group.epoch
         if (
@@ -361,7 +352,7 @@ class StreamsGroups:
         """The member that sends the heartbeat, new or known, and the static member whose place it takes."""
         joins = beat.member_epoch == JOINS
         if not joins:
-            member = static_of(group, beat) if beat.instance_id is not None else member_of(group, beat.member_id)
+            member = sender(group, beat)
             check_epoch(member, beat)
             return member, None
         static = group.static_member(beat.instance_id)
@@ -419,37 +410,6 @@ class StreamsGroups:
         aftermath.append(after)
         return configured, hashed
 
-    def _report(self, group: StreamsGroup, member_id: str, beat: StreamsBeat, aftermath: list[Aftermath]) -> _Reported:
-        """What the member has told of the state on its disk, now or before."""
-        key = group.group_id, member_id
-        before = self._reported.get(key, _Reported())
-        if beat.offsets is None and beat.end_offsets is None:
-            return before
-        reported = _Reported(
-            before.offsets if beat.offsets is None else beat.offsets,
-            before.end_offsets if beat.end_offsets is None else beat.end_offsets,
-        )
-
-        def after(stands: bool) -> None:
-            if stands:
-                self._reported[key] = reported
-
-        aftermath.append(after)
-        return reported
-
-    def _forget_report(self, group_id: str, member_id: str, stands: bool) -> None:
-        if stands:
-            self._reported.pop((group_id, member_id), None)
-
-    def _offsets_in(self, group_id: str, told_now: Mapping[str, _Reported]) -> Callable[[str], TaskOffsets]:
-        """What members of the group have told of the state on their disks, now or before, by member id."""
-
-        def offsets_of(member_id: str) -> TaskOffsets:
-            told = told_now.get(member_id) or self._reported.get((group_id, member_id))
-            return NO_OFFSETS if told is None else told.offsets
-
-        return offsets_of
-
     # Assignments ------------------------------------------------------------------------------------------------------
 
     def _assignment_configs(self, group_id: str) -> dict[str, str]:
@@ -489,7 +449,7 @@ class StreamsGroups:
                 replaced=None,
                 configured=configured,
                 standbys=int(configs["num.standby.replicas"]),
-                offsets_of=self._offsets_in(group_id, {}),
+                offsets_of=self._reports.offsets_in(group_id, {}),
                 now_ms=self._around.clock.now_ms(),
             )
             return self._result(Step(records, aftermath=aftermath), _nobody)
@@ -504,7 +464,7 @@ class StreamsGroups:
         replaced: StreamsMember | None,
         configured: Configured,
         configs: Mapping[str, str],
-        reported: _Reported,
+        reported: Report,
         records: list[GroupRecord],
         statuses: list[Status],
     ) -> Target:
@@ -527,7 +487,7 @@ class StreamsGroups:
             replaced=replaced,
             configured=configured,
             standbys=int(configs["num.standby.replicas"]),
-            offsets_of=self._offsets_in(group.group_id, {updated.member_id: reported}),
+            offsets_of=self._reports.offsets_in(group.group_id, {updated.member_id: reported}),
             now_ms=self._around.clock.now_ms(),
         )
         records += changes
@@ -589,7 +549,7 @@ class StreamsGroups:
             raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} {what}.")
         if beat.shuts_down:
             self._shutdowns.setdefault(beat.group_id, beat.member_id)
-        member = member_of(group, beat.member_id) if beat.instance_id is None else static_of(group, beat)
+        member = sender(group, beat)
         answer = StreamsBeaten(member_id=beat.member_id, member_epoch=beat.member_epoch)
         if beat.instance_id is not None and beat.member_epoch == LEFT_FOR_A_WHILE:
             gone = dataclasses.replace(
@@ -615,7 +575,7 @@ class StreamsGroups:
         def after(stands: bool) -> None:
             for member in members if stands else ():
                 self._deadlines.cancel(group.group_id, member.member_id)
-                self._reported.pop((group.group_id, member.member_id), None)
+                self._reports.forget(group.group_id, member.member_id, stands)
                 self._around.events.member_removed(group.group_id, member.member_id, why)
 
         return Step(records, StreamsBeaten(), [after])

@@ -6,6 +6,7 @@ from broker.coordinators.group.requests import Commit, ListedGroup, OffsetToComm
 from broker.coordinators.group.streams.assignor import Worker as Assigned
 from broker.coordinators.group.streams.assignor import assign
 from broker.coordinators.group.streams.member import NOTHING, Endpoint, MemberState, Tasks
+from broker.coordinators.group.streams.reports import NO_REPORT
 from broker.coordinators.group.streams.topology import InternalTopic, InvalidTopology, StatusCode, configure
 from broker.coordinators.result import ProducerIdAndEpoch
 from protocol.errors import ErrorCode as E
@@ -343,7 +344,7 @@ def test_what_the_process_before_has_told_of_its_disk_goes_with_it(groups):
     again = Worker(groups, "again", instance_id="shop", process="process of one")
     again.joins()
 
-    assert groups.shard._streams._reported == {}
+    assert groups.shard._streams._reports.of(G, one.member_id) == NO_REPORT
 
 
 def test_an_instance_has_one_member_at_a_time(groups):
