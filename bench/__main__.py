@@ -16,6 +16,7 @@ from pathlib import Path
 from bench import (
     acl_cases,
     archive_cases,
+    assignor_cases,
     audit_cases,
     cleaning_cases,
     client_cases,
@@ -71,6 +72,7 @@ ON_A_FRESH_BROKER: dict[str, Callable[[Path], dict[str, float]]] = {
     "cold-reader": connection_cases.cold_reader,
 }
 OF_A_SCALE: dict[str, Callable[[Path, float], dict[str, float]]] = {
+    "assignors": assignor_cases.assignors,
     "testing": testing_cases.testing,
     "tls": tls_cases.tls,
     "share-groups": share_cases.share_groups,
