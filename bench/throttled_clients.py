@@ -3,17 +3,20 @@
 `python -m bench.throttled_clients` starts a broker and, for each client library, a client with a quota and one without.
 Both produce, then both consume, for `--seconds`: two windows of a quota, since a client may use up a window at once.
 The client without a quota does the same alone, before and behind that. A broker may be named instead: `--bootstrap`.
+Whatever is produced is deleted before the disk has to write it, and what is consumed stays in the page cache: otherwise
+a disk would limit greedy clients.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -65,7 +68,7 @@ def consume_with_kafka_python(bootstrap: str, client_id: str, topic: str, until:
     while time.monotonic() < until:
         for records in consumer.poll(timeout_ms=200).values():
             count(sum(len(record.value) for record in records))
-            if records[-1].offset > _REWIND_AT:
+            if records[-1].offset >= CONSUMED_RECORDS - 1:
                 consumer.seek_to_beginning()
     consumer.close()
 
@@ -105,6 +108,7 @@ def consume_with_confluent(bootstrap: str, client_id: str, topic: str, until: fl
             "group.id": client_id,
             "enable.auto.commit": False,
             "queued.max.messages.kbytes": 1_000,
+            "fetch.queue.backoff.ms": 5,
         }
     )
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
@@ -112,19 +116,45 @@ def consume_with_confluent(bootstrap: str, client_id: str, topic: str, until: fl
         for message in consumer.consume(100, timeout=0.2):
             if message.error() is None:
                 count(len(message.value()))
-                if message.offset() > _REWIND_AT:
+                if message.offset() >= CONSUMED_RECORDS - 1:
                     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
                     break
     consumer.close()
 
 
-_REWIND_AT: Final = 50_000
-"""Consumers begin again behind so many records."""
+PRODUCED: Final = "throttled-produced"
+CONSUMED: Final = "throttled-consumed"
 
-_LIBRARIES: Final = {
-    "kafka-python": (produce_with_kafka_python, consume_with_kafka_python),
-    "confluent-kafka": (produce_with_confluent, consume_with_confluent),
+CONSUMED_RECORDS: Final = 50_000
+"""Of the topic that is consumed. Behind them a consumer begins again."""
+
+PRODUCED_CONFIGS: Final = {"retention.bytes": "268435456", "segment.bytes": "67108864", "file.delete.delay.ms": "0"}
+SETTINGS: Final = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "500"}
+
+_LIBRARIES: Final[Mapping[str, Sequence[tuple[Work, str]]]] = {
+    "kafka-python": ((produce_with_kafka_python, PRODUCED), (consume_with_kafka_python, CONSUMED)),
+    "confluent-kafka": ((produce_with_confluent, PRODUCED), (consume_with_confluent, CONSUMED)),
 }
+
+
+def renew_topics(bootstrap: str) -> None:
+    """Begin with an empty topic to produce to, and a filled topic to consume that is on the disk already."""
+    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for deleted in admin.delete_topics([PRODUCED, CONSUMED]).values():
+        with suppress(KafkaException):  # there is none the first time
+            deleted.result()
+    topics = [NewTopic(PRODUCED, 1, 1, config=PRODUCED_CONFIGS), NewTopic(CONSUMED, 1, 1)]
+    for created in admin.create_topics(topics).values():
+        created.result()
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for _ in range(CONSUMED_RECORDS):
+        producer.produce(CONSUMED, VALUE)
+        producer.poll(0)
+    producer.flush()
+    os.sync()
 
 
 def set_rates(bootstrap: str, client_id: str, rate: float | None) -> None:
@@ -183,13 +213,14 @@ def main() -> None:
     parser.add_argument("--bootstrap", help="a broker that runs already, with auto.create.topics.enable")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        broker = None if options.bootstrap else BrokerProcess(Path(directory)).start()
+        broker = None if options.bootstrap else BrokerProcess(Path(directory), settings=SETTINGS).start()
         try:
             bootstrap = options.bootstrap or f"127.0.0.1:{broker.port if broker else 0}"
             set_rates(bootstrap, "slow", RATE)
             for library in options.libraries:
-                for work in _LIBRARIES[library]:
-                    measure(work, bootstrap, f"throttled-{library}", options.seconds)
+                for work, topic in _LIBRARIES[library]:
+                    renew_topics(bootstrap)
+                    measure(work, bootstrap, topic, options.seconds)
             set_rates(bootstrap, "slow", None)
         finally:
             if broker is not None:
