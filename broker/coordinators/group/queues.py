@@ -72,6 +72,11 @@ class GroupQueues:
         """Whether records of the group are in flight."""
         return group_id in self._queues
 
+    def count_waiting(self, group_id: str) -> int:
+        """How many requests and alarms wait until records of the group are replayed."""
+        queue = self._queues.get(group_id)
+        return 0 if queue is None else len(queue.waiting)
+
     def decide(
         self, group_id: str, decision: Decision, refusal: Refusal, *, alone: Callable[[], bool] = always
     ) -> GroupResult | None:

@@ -3,7 +3,7 @@
 A heartbeat does three things, each with its records:
 
 1. the member is made or changed; the group epoch grows where that, or a change of topics, asks for new assignments
-2. the assignor computes target assignments for the group epoch, at most once in each assignment interval
+2. the assignor computes target assignments for the group epoch, if it is this heartbeat's turn (`AssignmentTurns`)
 3. the member takes its next step towards its target (`reconciliation`)
 """
 
@@ -26,6 +26,7 @@ from broker.coordinators.group.consumer.regexes import RegexChange, Regexes
 from broker.coordinators.group.consumer.requests import Beat, Beaten, BeatReply, DescribedConsumerGroup
 from broker.coordinators.group.consumer.targets import new_targets, topic_ids
 from broker.coordinators.group.membership import Membership
+from broker.coordinators.group.modern.assigning import AssignmentTurns
 from broker.coordinators.group.modern.deadlines import MemberDeadlines
 from broker.coordinators.group.modern.group import NOTHING, ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
@@ -62,11 +63,12 @@ class ConsumerGroups:
         self._around = around
         self._classic = classic
         self.deadlines: MemberDeadlines[ConsumerMember] = MemberDeadlines(
-            around.wheel, around.queues, gives_up="partitions", find=self._find_member, remove=self._remove
+            around, gives_up="partitions", find=self._find_member, remove=self._remove
         )
         self._looked_at: dict[str, int] = {}
         """The group epoch with which a group has looked at its topics since they changed last."""
         self._regexes = Regexes(around, self._bumped)
+        self._turns = AssignmentTurns(around, "consumer.assignment.interval.ms")
 
     def find(self, group_id: str) -> ConsumerGroup | None:
         """The group; None if there is none, or it is of another kind."""
@@ -93,6 +95,7 @@ class ConsumerGroups:
         """Forget what is known of a group that is gone."""
         if self.find(group_id) is None:
             self._looked_at.pop(group_id, None)
+            self._turns.forget(group_id)
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
         """Let groups that subscribe to the topics look at them with their next heartbeat."""
@@ -215,20 +218,7 @@ class ConsumerGroups:
         group, records, aftermath = self._group_for(beat)
         self.check_room(group, beat.member_id, beat.instance_id)
         member, replaced = self._member_for(group, beat, records)
-        updated = dataclasses.replace(
-            member,
-            instance_id=beat.instance_id if beat.instance_id is not None else member.instance_id,
-            rack_id=beat.rack_id if beat.rack_id is not None else member.rack_id,
-            rebalance_timeout_ms=(
-                member.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms
-            ),
-            assignor=beat.assignor if beat.assignor is not None else member.assignor,
-            subscribed_topics=member.subscribed_topics if beat.topics is None else frozenset(beat.topics),
-            subscribed_regex=member.subscribed_regex if beat.regex is None else beat.regex,
-            client_id=beat.client_id,
-            client_host=beat.client_host,
-            classic=None,
-        )
+        updated = _told(member, beat)
         updated = self.step(group, member, updated, replaced, records, aftermath, owned=beat.owned, beat=beat)
         self.begin_session(beat.group_id, updated)
         is_full = (
@@ -259,7 +249,7 @@ class ConsumerGroups:
     ) -> ConsumerMember:
         """Take a member that was just changed (from ``member`` to ``updated``) through the three parts of a heartbeat,
         and add the records. ``beat`` is None of a member of the classic protocol. Returns the member as it is then."""
-        if updated != member:
+        if updated is not member and updated != member:
             records.append(r.member_record(group.group_id, updated))
         has_new_names = updated.subscribed_topics != member.subscribed_topics
         regex_change = self._regexes.change(group, member, updated, beat, records, aftermath)
@@ -387,9 +377,8 @@ class ConsumerGroups:
         replaced: ConsumerMember | None,
         records: list[GroupRecord],
     ) -> Target:
-        """The member's target assignment, computed anew if the group epoch is ahead and the interval is over."""
-        now_ms = self._around.clock.now_ms()
-        if epoch <= group.assignment_epoch or not self._may_assign(group, now_ms):
+        """The member's target assignment, computed anew if the group epoch is ahead and it is this heartbeat's turn."""
+        if epoch <= group.assignment_epoch or not self._turns.is_due(group):
             before = updated.member_id if replaced is None else replaced.member_id
             return Target(group.assignment_epoch, group.target(before))
         assignors = _assignors_with(group, replaced or group.members.get(updated.member_id), updated)
@@ -400,14 +389,10 @@ class ConsumerGroups:
             updated=updated,
             replaced=None if replaced is None or replaced.member_id == updated.member_id else replaced.member_id,
             topics=self._around.topics,
-            now_ms=now_ms,
+            now_ms=self._around.clock.now_ms(),
         )
         records += changes
         return Target(epoch, target)
-
-    def _may_assign(self, group: ConsumerGroup, now_ms: int) -> bool:
-        interval_ms = self._around.configs(group.group_id, "consumer.assignment.interval.ms")
-        return not interval_ms or not group.assignment_timestamp or now_ms >= group.assignment_timestamp + interval_ms
 
     def _preferred_assignor(self, wanted: Counter[str]) -> str:
         """The assignor that most members want; of equals, and without any wish, the first of the setting."""
@@ -559,6 +544,36 @@ def topics_with(group: ConsumerGroup, changes: Mapping[str, ConsumerMember | Non
         if group.regexes[regex] + regexes[regex] > 0:
             subscribed |= resolved.topics
     return subscribed
+
+
+def _told(member: ConsumerMember, beat: Beat) -> ConsumerMember:
+    """The member with what the heartbeat says of it; the same object if that is nothing, as in most heartbeats."""
+    if (
+        beat.topics is None
+        and beat.regex is None
+        and beat.assignor is None
+        and beat.rack_id is None
+        and beat.rebalance_timeout_ms == -1
+        and beat.instance_id in (None, member.instance_id)
+        and beat.client_id == member.client_id
+        and beat.client_host == member.client_host
+        and member.classic is None
+    ):
+        return member
+    return dataclasses.replace(
+        member,
+        instance_id=beat.instance_id if beat.instance_id is not None else member.instance_id,
+        rack_id=beat.rack_id if beat.rack_id is not None else member.rack_id,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms
+        ),
+        assignor=beat.assignor if beat.assignor is not None else member.assignor,
+        subscribed_topics=member.subscribed_topics if beat.topics is None else frozenset(beat.topics),
+        subscribed_regex=member.subscribed_regex if beat.regex is None else beat.regex,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        classic=None,
+    )
 
 
 def _assignors_with(group: ConsumerGroup, old: ConsumerMember | None, new: ConsumerMember) -> Counter[str]:

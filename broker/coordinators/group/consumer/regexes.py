@@ -71,6 +71,8 @@ class Regexes:
         Raises `BeatRefused` for an expression that is none.
         """
         old, new = member.subscribed_regex, updated.subscribed_regex
+        if not (old or new or group.regexes):
+            return RegexChange.NONE
         change, is_new = RegexChange.NONE, False
         if old != new:
             change = RegexChange.UNRESOLVED

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 from broker.coordinators.group.modern.group import ModernMember
+from broker.coordinators.group.modern.kinds import Surroundings
 from broker.coordinators.group.modern.timers import Deadline, MemberTimers
-from broker.coordinators.group.queues import GroupQueues
 from broker.coordinators.group.records import GroupResult
-from broker.runtime.timing_wheel import TimingWheel
 
 REMOVED_AGAIN_AFTER_MS: Final = 500
 """After how long the removal of a member is tried again whose records could not be written."""
@@ -36,12 +35,10 @@ Remove = Callable[[str, MemberT, str, Callable[[bool], None]], GroupResult | Non
 class MemberDeadlines(Generic[MemberT]):
     """The deadlines of all members of one kind of groups in a partition."""
 
-    def __init__(
-        self, wheel: TimingWheel, queues: GroupQueues, *, gives_up: str, find: Find[MemberT], remove: Remove[MemberT]
-    ) -> None:
+    def __init__(self, around: Surroundings, *, gives_up: str, find: Find[MemberT], remove: Remove[MemberT]) -> None:
         """``gives_up``: what members give up, in words."""
-        self._timers = MemberTimers(wheel)
-        self._queues = queues
+        self._timers = MemberTimers(around.wheel, around.clock)
+        self._queues = around.queues
         self._gives_up = gives_up
         self._find = find
         self._remove = remove
@@ -76,7 +73,8 @@ class MemberDeadlines(Generic[MemberT]):
 
     def expect_session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         """Begin the member's session anew."""
-        self.expect(group_id, member_id, Deadline.SESSION, timeout_ms, "nothing has been heard of it too long")
+        if not self._timers.prolong(group_id, member_id, Deadline.SESSION, timeout_ms):
+            self.expect(group_id, member_id, Deadline.SESSION, timeout_ms, "nothing has been heard of it too long")
 
     def expect_revocation(self, group_id: str, member: MemberT) -> None:
         """Remove the member if it is still in its epoch when its rebalance timeout is over."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from broker.coordinators.group.modern.assigning import AssignmentTurns
 from broker.coordinators.group.modern.group import LEAVES_EPOCH, NOTHING, Assignment, ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
 from broker.coordinators.group.modern.timers import Deadline, MemberTimers
@@ -50,7 +51,8 @@ class ShareGroups:
         self._clock = around.clock
         self.states = ShareGroupStates(around, persister)
         """The states of the groups at the share coordinator."""
-        self._timers = MemberTimers(around.wheel)
+        self._timers = MemberTimers(around.wheel, around.clock)
+        self._turns = AssignmentTurns(around, "share.assignment.interval.ms")
         self._checked: set[str] = set()
         """Groups whose topics have not changed since their hash was computed last."""
 
@@ -71,6 +73,7 @@ class ShareGroups:
         """A record of the group has been replayed."""
         if group_id not in self._around.groups:
             self._checked.discard(group_id)
+            self._turns.forget(group_id)
             self.states.forget(group_id)
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
@@ -213,10 +216,7 @@ class ShareGroups:
         self, group: ShareGroup, updated: ShareMember, epoch: int, found: list[GroupRecord]
     ) -> tuple[int, Assignment]:
         """The assignment epoch, and the target assignment of the member; computed anew where that is due."""
-        interval_ms = self._around.configs(group.group_id, "share.assignment.interval.ms")
-        now_ms = self._clock.now_ms()
-        is_early = group.assignment_timestamp and interval_ms and now_ms < group.assignment_timestamp + interval_ms
-        if group.assignment_epoch >= epoch or is_early:
+        if group.assignment_epoch >= epoch or not self._turns.is_due(group):
             return group.assignment_epoch, group.target(updated.member_id)
         members = {**group.members, updated.member_id: updated}
         subscriptions = {member_id: self._ids_of(member.subscribed_topics) for member_id, member in members.items()}
@@ -225,7 +225,7 @@ class ShareGroups:
         for member_id, assignment in targets.items():
             if assignment != group.targets.get(member_id):
                 found.append(records.target(group.group_id, member_id, assignment))
-        found.append(records.assignment_epoch(group.group_id, epoch, now_ms))
+        found.append(records.assignment_epoch(group.group_id, epoch, self._clock.now_ms()))
         return epoch, targets[updated.member_id]
 
     def _reconciled(
@@ -293,9 +293,10 @@ class ShareGroups:
 
     def _begin_session(self, group_id: str, member_id: str) -> None:
         timeout_ms = self._around.configs(group_id, "share.session.timeout.ms")
-        self._timers.set(
-            group_id, member_id, Deadline.SESSION, timeout_ms, partial(self._session_is_over, group_id, member_id)
-        )
+        if not self._timers.prolong(group_id, member_id, Deadline.SESSION, timeout_ms):
+            self._timers.set(
+                group_id, member_id, Deadline.SESSION, timeout_ms, partial(self._session_is_over, group_id, member_id)
+            )
 
     def _session_is_over(self, group_id: str, member_id: str) -> None:
         def decision() -> GroupResult | None:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from broker.coordinators.group.membership import Membership
+from broker.coordinators.group.modern.assigning import AssignmentTurns
 from broker.coordinators.group.modern.deadlines import MemberDeadlines
 from broker.coordinators.group.modern.group import ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
@@ -89,10 +90,11 @@ class StreamsGroups:
         self._around = around
         self._classic = classic
         self._deadlines: MemberDeadlines[StreamsMember] = MemberDeadlines(
-            around.wheel, around.queues, gives_up="tasks", find=self._find_member, remove=self._remove
+            around, gives_up="tasks", find=self._find_member, remove=self._remove
         )
         self._configured: dict[str, tuple[Topology, Configured]] = {}
         """Topologies, each with what follows from the topics as they were when they changed last."""
+        self._turns = AssignmentTurns(around, "streams.assignment.interval.ms")
         self._delays: dict[str, Alarm] = {}
         """Groups whose first assignment waits for more members."""
         self._shutdowns: dict[str, str] = {}
@@ -129,6 +131,7 @@ class StreamsGroups:
             self._shutdowns.pop(group_id, None)
         if group is None:
             self._configured.pop(group_id, None)
+            self._turns.forget(group_id)
             self._endpoints.forget(group_id)
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
@@ -475,9 +478,7 @@ class StreamsGroups:
         before = group.target(updated.member_id if replaced is None else replaced.member_id)
         if epoch <= group.assignment_epoch:
             return Target(group.assignment_epoch, before)
-        interval_ms = self._around.configs(group.group_id, "streams.assignment.interval.ms")
-        computed_ms = group.assignment_timestamp
-        if interval_ms and computed_ms and self._around.clock.now_ms() < computed_ms + interval_ms:
+        if not self._turns.is_due(group):
             statuses.append(delayed("assignment interval"))
             return Target(group.assignment_epoch, before)
         targets, changes = new_targets(

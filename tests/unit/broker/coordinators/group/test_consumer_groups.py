@@ -133,6 +133,57 @@ def test_between_two_assignments_lies_the_interval(groups):
     assert len(bert.owned["orders"]) == 2
 
 
+def test_members_that_wait_leave_the_assignment_to_the_last_of_them(groups):
+    anna, bert, carl, dora = members = [Consumer(groups, name) for name in ("anna", "bert", "carl", "dora")]
+    anna.joins()
+    groups.writer.hold()
+    waiting = [member.asks(0, owned={}, **member.about) for member in (bert, carl, dora)]
+    groups.writer.release()
+    for member, reply in zip((bert, carl, dora), waiting, strict=True):
+        member.takes(reply.answer)
+
+    assert written(groups).count("3") == 4  # each has made a new epoch
+    assert written(groups).count("6") == 3  # anna's and bert's, who have not waited, and dora's
+    assert state(groups) == "Reconciling"
+    settle(*members)
+    assert sorted(min(member.owned["orders"]) for member in members) == [0, 1, 2, 3]
+    groups.check_replay()
+
+
+def test_members_that_come_later_do_not_put_off_an_assignment(groups):
+    anna, bert, carl, dora = [Consumer(groups, name) for name in ("anna", "bert", "carl", "dora")]
+    anna.joins()
+    groups.writer.hold()
+    for member in (bert, carl, dora):
+        member.asks(0, owned={}, **member.about)
+    groups.writer.settle_one()  # bert's; carl's is under way, and leaves the assignment to dora
+    assert group_of(groups).assignment_epoch == 3
+    for number in range(5):
+        Consumer(groups, f"late-{number}").asks(0, owned={}, **anna.about)
+    groups.writer.settle_one()
+    groups.writer.settle_one()
+
+    assert set(group_of(groups).members) == {"anna", "bert", "carl", "dora"}
+    assert group_of(groups).assignment_epoch == 5
+
+
+def test_a_session_that_is_made_shorter_is_so_from_the_next_heartbeat_on(groups):
+    anna = Consumer(groups, "anna")
+    anna.joins()
+    groups.pass_ms(10_000)
+    groups.configs["consumer.session.timeout.ms"] = 45_000
+    anna.beats()
+    groups.configs["consumer.session.timeout.ms"] = 5_000
+    anna.beats()
+    groups.pass_ms(4_999)
+    anna.beats()
+    groups.pass_ms(4_999)
+    assert set(group_of(groups).members) == {"anna"}
+    groups.pass_ms(1)
+
+    assert not group_of(groups).members
+
+
 def test_a_silent_member_is_removed_and_a_loaded_one_has_its_whole_session(groups):
     anna, bert = Consumer(groups, "anna"), Consumer(groups, "bert")
     anna.joins()
