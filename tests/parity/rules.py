@@ -553,19 +553,15 @@ RULES: Final[tuple[Rule, ...]] = (
         for api in ("CONSUMER_GROUP_DESCRIBE", "STREAMS_GROUP_DESCRIBE")
     ),
     Rule(api="DESCRIBE_GROUPS", path="groups*.members", replace=_by_member, orders=True, reason="A hash map's order."),
-    Rule(
-        api="CONSUMER_GROUP_DESCRIBE",
-        path="groups",
-        replace=_by("group_id"),
-        orders=True,
-        reason="Each partition of the coordinator answers for its groups when it can.",
-    ),
-    Rule(
-        api="DESCRIBE_GROUPS",
-        path="groups",
-        replace=_by("group_id"),
-        orders=True,
-        reason="Each partition of the coordinator answers for its groups when it can.",
+    *(
+        Rule(
+            api=api,
+            path="groups",
+            replace=_by("group_id"),
+            orders=True,
+            reason="Each partition of the coordinator answers for its groups when it can.",
+        )
+        for api in ("DESCRIBE_GROUPS", "CONSUMER_GROUP_DESCRIBE", "STREAMS_GROUP_DESCRIBE")
     ),
     *(
         Rule(api=api, path=path, replace=_sorted_by(field), orders=True, reason="A hash map's order.")
