@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
+from tqdm import tqdm
+
 from tests.simulation import system
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ RUNS_OF_SEEDS: Final = {"single-node": 1, "replicated": 4}
 
 PORTION: Final = 20
 """Seeds that a process takes at a time."""
+
+SEEDS_OF_A_LINE: Final = 5_000
+"""After so many runs a line says how many have failed, where there is no terminal to draw a bar in."""
 
 _real_time = time.perf_counter
 
@@ -105,8 +110,14 @@ def _run_many(scenario: str, first: int, seeds: int, processes: int, *, is_run_t
     ]
     failed = events = hash_of_all = 0
     simulated_s = 0.0
-    with get_context("fork").Pool(processes) as pool:
-        for results in pool.imap(_run_portion, portions):
+    with (
+        get_context("fork").Pool(processes) as pool,
+        tqdm(total=seeds, unit="run", file=sys.stderr, disable=None) as bar,
+    ):
+        for number, results in enumerate(pool.imap(_run_portion, portions), 1):
+            bar.update(len(results))
+            if bar.disable and number % (SEEDS_OF_A_LINE // PORTION) == 0:
+                print(f"{number * PORTION} runs, {failed} failed", flush=True)
             for result in results:
                 events += result.events
                 simulated_s += result.simulated_s
