@@ -116,6 +116,12 @@ class Running:
         """Fails if the program has ended with an error."""
         assert self._process.poll() in (None, *ENDED), f"exit code {self._process.poll()}: {_content(self._errors)}"
 
+    def kill(self) -> list[str]:
+        """Kill it. Returns the complete lines that it has printed."""
+        self._process.kill()
+        self._process.wait()
+        return _content(self._printed).split("\n")[:-1]
+
     def end(self) -> None:
         """End it in order. Java says with its exit code that this was the reason.
 
