@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +11,13 @@ from typing import Any
 import pytest
 
 from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.waiting import until
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from tests.end_to_end.test_consumer_groups import numbered, numbers, read_by
 from tests.support.clients import Client, connect
 from tests.support.clients.members import Membership, SeenMember, places, wait_for
+from tests.support.raw_client import RawClient
 
 TOPIC, GROUP = "orders", "readers"
 
@@ -133,3 +138,78 @@ def test_a_running_group_changes_its_protocol_and_changes_back(confluent: Client
     read_up_to(count, everyone)
     doubled = {value: times for value, times in Counter(read_by(*everyone)).items() if times > 1}
     assert not doubled, "what was committed before a partition moved was read again"
+
+
+# Many members ---------------------------------------------------------------------------------------------------------
+
+MANY = int(os.environ.get("OTTLA_TEST_MANY_MEMBERS", "2000"))
+"""The members of a large group."""
+WINDOW = 500
+"""How many of their requests are sent before the first is answered."""
+WIDE, NARROW = "read-by-thousands", "read-beside-thousands"
+
+
+def test_a_group_of_thousands_of_members_shares_its_partitions_beside_others(
+    broker: BrokerProcess,
+) -> None:
+    small = Membership(group="small", topics=(NARROW,), protocol="consumer", commits="after each poll")
+    client = connect("confluent-kafka", broker.bootstrap)
+    client.create_topic(NARROW, partitions=4)
+    client.create_topic(WIDE, partitions=MANY // 2)
+    with SeenMember(client, small) as other, RawClient(broker.bootstrap) as raw:
+        wait_for("the other group", lambda: other.seen.assignment == places(NARROW, 4), [other])
+        members = {f"member {number}": LargeGroupsMember() for number in range(MANY)}
+
+        def all_beat() -> None:
+            everyone = list(members.items())
+            for window in (everyone[first : first + WINDOW] for first in range(0, MANY, WINDOW)):
+                for member_id, member in window:
+                    raw.send(member.request(member_id), 1)
+                for member_id, member in window:
+                    member.takes(member_id, raw.receive())
+
+        def have_settled() -> bool:
+            all_beat()
+            epochs = {member.epoch for member in members.values()}
+            owned = Counter(partition for member in members.values() for partition in member.partitions)
+            return len(epochs) == 1 and set(owned) == set(range(MANY // 2)) and owned.total() == MANY // 2
+
+        client.produce(NARROW, numbered(0, 20))
+        until(have_settled, "the large group has shared its partitions")
+        client.produce(NARROW, numbered(20, 20))
+        wait_for("reading beside the large group", lambda: set(read_by(other)) == numbers(40), [other])
+
+
+class LargeGroupsMember:
+    """A member that takes over what it is given, and has nothing to give up."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.partitions: frozenset[int] = frozenset()
+        self._topic_id = b""
+
+    def request(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
+        """Its next heartbeat; the first one joins."""
+        if not self.epoch:
+            return ConsumerGroupHeartbeatRequest(
+                group_id="large",
+                member_id=member_id,
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=[WIDE],
+                topic_partitions=[],
+            )
+        of_topic = ConsumerGroupHeartbeatRequest.TopicPartition
+        owned = [of_topic(topic_id=self._topic_id, partitions=sorted(self.partitions))] if self.partitions else []
+        return ConsumerGroupHeartbeatRequest(
+            group_id="large", member_id=member_id, member_epoch=self.epoch, topic_partitions=owned
+        )
+
+    def takes(self, member_id: str, answer: ConsumerGroupHeartbeatResponse) -> None:
+        """Remember an answer."""
+        assert answer.error_code == ErrorCode.NONE, f"{member_id}: {answer}"
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            topics = answer.assignment.topic_partitions
+            self._topic_id = topics[0].topic_id if topics else b""
+            self.partitions = frozenset(topics[0].partitions if topics else ())
