@@ -32,6 +32,7 @@ from broker.coordinators.group.modern.group import NOTHING, ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
 from broker.coordinators.group.modern.refused import BeatRefused, static_sender
 from broker.coordinators.group.modern.timers import Deadline
+from broker.coordinators.group.modern.untold import UntoldAssignments
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
 from broker.coordinators.write_errors import client_error_of
@@ -69,6 +70,7 @@ class ConsumerGroups:
         """The group epoch with which a group has looked at its topics since they changed last."""
         self._regexes = Regexes(around, self._bumped)
         self._turns = AssignmentTurns(around, "consumer.assignment.interval.ms")
+        self._untold = UntoldAssignments()
 
     def find(self, group_id: str) -> ConsumerGroup | None:
         """The group; None if there is none, or it is of another kind."""
@@ -81,6 +83,7 @@ class ConsumerGroups:
         """All records of the log are replayed: sessions begin now."""
         for group in self._around.groups.values():
             if isinstance(group, ConsumerGroup):
+                self._untold.loaded(group.group_id, group.members)
                 for member in group.members.values():
                     self.begin_session(group.group_id, member)
                     if member.is_revoking:
@@ -96,6 +99,7 @@ class ConsumerGroups:
         if self.find(group_id) is None:
             self._looked_at.pop(group_id, None)
             self._turns.forget(group_id)
+            self._untold.forget(group_id)
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
         """Let groups that subscribe to the topics look at them with their next heartbeat."""
@@ -226,7 +230,8 @@ class ConsumerGroups:
             and (beat.topics is not None or beat.regex is not None)
             and beat.owned is not None
         )
-        shows_assignment = beat.member_epoch == JOINS or is_full or updated.assigned != member.assigned
+        is_untold = self._untold.take(group.group_id, updated.member_id)
+        shows_assignment = is_untold or beat.member_epoch == JOINS or is_full or updated.assigned != member.assigned
         answer = Beaten(
             member_id=updated.member_id,
             member_epoch=updated.epoch,

@@ -18,6 +18,7 @@ from broker.coordinators.group.modern.assigning import AssignmentTurns
 from broker.coordinators.group.modern.group import LEAVES_EPOCH, NOTHING, Assignment, ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
 from broker.coordinators.group.modern.timers import Deadline, MemberTimers
+from broker.coordinators.group.modern.untold import UntoldAssignments
 from broker.coordinators.group.records import GroupResult
 from broker.coordinators.group.requests import Commit, ListedGroup
 from broker.coordinators.group.share import records, states
@@ -53,6 +54,7 @@ class ShareGroups:
         """The states of the groups at the share coordinator."""
         self._timers = MemberTimers(around.wheel, around.clock)
         self._turns = AssignmentTurns(around, "share.assignment.interval.ms")
+        self._untold = UntoldAssignments()
         self._checked: set[str] = set()
         """Groups whose topics have not changed since their hash was computed last."""
 
@@ -61,6 +63,7 @@ class ShareGroups:
     def loaded(self) -> None:
         """All records of the log are replayed: sessions begin now, and states of topics that are gone are forgotten."""
         for group in list(self._groups()):
+            self._untold.loaded(group.group_id, group.members)
             for member_id in group.members:
                 self._begin_session(group.group_id, member_id)
             self.states.forget_topics(group)
@@ -74,6 +77,7 @@ class ShareGroups:
         if group_id not in self._around.groups:
             self._checked.discard(group_id)
             self._turns.forget(group_id)
+            self._untold.forget(group_id)
             self.states.forget(group_id)
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
@@ -183,8 +187,12 @@ class ShareGroups:
         if (updated.epoch, updated.assigned) != (member.epoch, member.assigned):
             found.append(records.current(group_id, updated))
         missing = self.states.begin(group, names, found)
+        is_untold = self._untold.take(group_id, updated.member_id)
         has_assignment = (
-            request.member_epoch == 0 or request.subscribed_topics is not None or updated.assigned != member.assigned
+            is_untold
+            or request.member_epoch == 0
+            or request.subscribed_topics is not None
+            or updated.assigned != member.assigned
         )
         answer = ShareHeartbeatAnswer(
             member_id=updated.member_id,

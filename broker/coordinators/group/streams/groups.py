@@ -25,6 +25,7 @@ from broker.coordinators.group.modern.group import ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
 from broker.coordinators.group.modern.refused import BeatRefused
 from broker.coordinators.group.modern.timers import Deadline
+from broker.coordinators.group.modern.untold import UntoldAssignments
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
 from broker.coordinators.group.streams import records as r
@@ -95,6 +96,7 @@ class StreamsGroups:
         self._configured: dict[str, tuple[Topology, Configured]] = {}
         """Topologies, each with what follows from the topics as they were when they changed last."""
         self._turns = AssignmentTurns(around, "streams.assignment.interval.ms")
+        self._untold = UntoldAssignments()
         self._delays: dict[str, Alarm] = {}
         """Groups whose first assignment waits for more members."""
         self._shutdowns: dict[str, str] = {}
@@ -112,6 +114,7 @@ class StreamsGroups:
     def loaded(self) -> None:
         """All records of the log are replayed: sessions begin now."""
         for group in self._groups():
+            self._untold.loaded(group.group_id, group.members)
             for member in group.members.values():
                 self._begin_session(group.group_id, member.member_id)
                 if member.is_revoking:
@@ -132,6 +135,7 @@ class StreamsGroups:
         if group is None:
             self._configured.pop(group_id, None)
             self._turns.forget(group_id)
+            self._untold.forget(group_id)
             self._endpoints.forget(group_id)
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
@@ -298,6 +302,7 @@ class StreamsGroups:
             statuses.append(shutdown(asked_by))
         if beat.knows_missing_tags and (tags := missing_tags(configs, updated)):
             statuses.append(missing_client_tags(tags))
+        is_untold = self._untold.take(group.group_id, reconciled.member_id)
         has_other_tasks = reconciled.assigned != member.assigned
         has_other_endpoint = replaced is None and reconciled.endpoint != member.endpoint
         endpoint_epoch, endpoints = self._endpoints.seen_by(
@@ -314,7 +319,7 @@ class StreamsGroups:
             task_offset_interval_ms=self._around.configs(group.group_id, "streams.task.offset.interval.ms"),
             acceptable_recovery_lag=self._around.configs(group.group_id, "streams.acceptable.recovery.lag"),
             statuses=statuses,
-            tasks=reconciled.assigned if beat.member_epoch == JOINS or has_other_tasks else None,
+            tasks=reconciled.assigned if is_untold or beat.member_epoch == JOINS or has_other_tasks else None,
             endpoint_epoch=endpoint_epoch,
             endpoints=endpoints,
             missing=configured.missing,

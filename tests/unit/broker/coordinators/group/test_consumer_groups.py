@@ -167,6 +167,23 @@ def test_members_that_come_later_do_not_put_off_an_assignment(groups):
     assert group_of(groups).assignment_epoch == 5
 
 
+def test_a_member_is_told_again_what_it_is_assigned_where_the_answer_was_lost_with_the_broker(groups):
+    anna, bert = Consumer(groups, "anna"), Consumer(groups, "bert")
+    anna.joins()
+    bert.joins()
+    lost = anna.asks(owned=dict(anna.assigned))
+    assert group_of(groups).members["anna"].is_revoking
+    groups.restart()
+
+    answer = anna.asks().answer  # as librdkafka does: it has told of its partitions, and does not repeat that
+    assert answer.assignment == lost.answer.assignment
+    assert anna.asks().answer.assignment is None
+    anna.takes(answer)
+    settle(anna, bert)
+
+    assert len(anna.owned["orders"]) == len(bert.owned["orders"]) == 2
+
+
 def test_a_session_that_is_made_shorter_is_so_from_the_next_heartbeat_on(groups):
     anna = Consumer(groups, "anna")
     anna.joins()
