@@ -2,8 +2,8 @@
 
 A member is told of its assignment in the answer to the heartbeat that changes it. The records of the change outlive the
 broker, and the answer may not. librdkafka goes on with heartbeats that say nothing then: it would keep partitions that
-it has lost until its rebalance timeout is over. So the first heartbeat of each loaded member is answered with what it is
-assigned; a member that knows that already does nothing. (Kafka 4.4.0 tells such a member nothing.)
+it has lost until its rebalance timeout is over. So the first heartbeat of each loaded member is answered with its
+assignment; a member that knows that already does nothing. (Kafka 4.4.0 tells such a member nothing.)
 """
 
 from __future__ import annotations
