@@ -147,9 +147,13 @@ def read_topic_id(files: FileSystem, path: str) -> bytes | None:
     return topic_id
 
 
-def write_topic_id(files: FileSystem, path: str, topic_id: bytes) -> None:
-    """Write `partition.metadata`. It reaches the disk with the log's first flush: the metadata log has the truth."""
-    files.replace_atomically(path, f"version: 0\ntopic_id: {format_id(topic_id)}".encode(), fsync=False)
+def write_topic_id(files: FileSystem, path: str, topic_id: bytes, *, fsync: bool = False) -> None:
+    """Write `partition.metadata`.
+
+    Without ``fsync`` it reaches the disk with the first flush of the log: the metadata log has the truth, unless
+    another topic had the name before.
+    """
+    files.replace_atomically(path, f"version: 0\ntopic_id: {format_id(topic_id)}".encode(), fsync=fsync)
 
 
 class MetaProperties(NamedTuple):

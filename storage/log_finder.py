@@ -1,7 +1,7 @@
 """Finding the logs in a data directory at start, and dealing with the directories that are no partition's.
 
 <topic>-<partition>                 a log to open; a stray log, if the metadata does not know it or knows it under
-                                    another topic id
+                                    another topic id; or if it names no topic, and a former topic had its name
 <topic>-<partition>.<id>-delete     it was being deleted when the last process ended, and goes on being deleted
 <topic>-<partition>.<id>-future     the copy of a log that was being moved: it is opened, too
 <topic>-<partition>.<id>-stray      a stray log that was set aside: it stays where it is

@@ -5,6 +5,7 @@ Everything happens in the caller's thread; long work is handed out to be perform
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config.log_config import LogConfig
@@ -100,7 +101,7 @@ class LogManager:
         self._log_dirs: dict[TopicPartition, LogDir] = {}
         self._pending_removals: list[tuple[PendingRemoval, LogDir]] = []
         self._deleted = DeletedPartitions()
-        self.futures = FutureLogs(files, self._make)
+        self.futures = FutureLogs(files, partial(self._make, durably=True))
         """The logs that replicas get in other directories while they are moved."""
         self.withheld: set[TopicPartition] = set()
         """Partitions of which a copy was found and not the log, which may stand in a directory that cannot be read."""
@@ -308,8 +309,13 @@ class LogManager:
         config: LogConfig,
         now_ms: int,
         directory: LogDir | None = None,
+        *,
+        is_renewed: bool = False,
     ) -> Log:
         """The log of a partition, made if it does not exist: in ``directory``, or the directory with fewest logs.
+
+        ``is_renewed``: a topic of this name was deleted before. Then the new topic's id is on the disk before its first
+        record: a directory without an id that is found after a power cut is the former topic's.
 
         Raises DiskFull, TooManyOpenFiles, LogDirFailed (also if no directory is left).
         """
@@ -322,17 +328,26 @@ class LogManager:
             directory = self.emptiest()
         assert topic_partition not in self._deleted, f"checkpoints may still name the deleted {topic_partition}"
         path = f"{directory.path}/{topic_partition.dir_name}"
-        log = self._make(path, topic_partition, topic_id, config, now_ms)
+        log = self._make(path, topic_partition, topic_id, config, now_ms, durably=is_renewed)
         self._add(log, directory)
         return log
 
     def _make(
-        self, path: str, topic_partition: TopicPartition, topic_id: bytes | None, config: LogConfig, now_ms: int
+        self,
+        path: str,
+        topic_partition: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        durably: bool,
     ) -> Log:
-        """A new log in the directory ``path``."""
+        """A new log in the directory ``path``; ``durably``: which is on the disk then, with the topic id."""
         self._files.make_directory(path)
         if topic_id is not None:
-            write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", topic_id)
+            write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", topic_id, fsync=durably)
+        if durably:
+            self._files.fsync_directory(path.rpartition("/")[0])
         return open_log(
             self._files,
             path,

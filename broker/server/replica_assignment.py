@@ -263,6 +263,7 @@ class ReplicaAssignment:
                 self._configs.topic_config(topic.name),
                 self._clock.now_ms(),
                 directory,
+                is_renewed=topic.is_renewed,
             )
             partition = Partition(
                 clock=self._clock,

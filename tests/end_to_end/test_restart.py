@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
 import pytest
 
 from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from tests.support.clients import Client, Record, connect, values
 
 STOP: dict[str, Callable[[BrokerProcess], object]] = {"SIGTERM": lambda b: b.stop(), "SIGKILL": lambda b: b.kill()}
@@ -52,3 +54,39 @@ def test_a_broker_may_be_stopped_and_started_again_and_again(
         own_broker.start()
 
     assert values(client.consume_all(topic)) == sent
+
+
+def test_what_a_power_cut_brings_back_of_a_deleted_topic_is_not_given_to_the_next_of_its_name(
+    own_broker: BrokerProcess, topic: str
+) -> None:
+    """The deleted topic's directory has its old name again, and its id is lost: neither was on the disk."""
+    client = connect("confluent-kafka", own_broker.bootstrap)
+    client.create_topic(topic)
+    client.produce(topic, [Record(value=b"of the former topic")])
+    directory = own_broker.data_directory / f"{topic}-0"
+    shutil.copytree(directory, former := own_broker.data_directory.with_name("former"))
+    (former / "partition.metadata").unlink()
+    client.delete_topic(topic)
+    until(lambda: not directory.exists(), "the directory has another name")
+    client.create_topic(topic)
+    own_broker.kill()
+    shutil.rmtree(directory)
+    shutil.move(former, directory)
+    own_broker.start()
+
+    assert client.offsets(topic) == {0: (0, 0)}
+    client.produce(topic, [Record(value=b"of the next topic")])
+    assert values(client.consume_all(topic)) == [b"of the next topic"]
+    [stray] = own_broker.data_directory.glob(f"{topic}-0.*-stray")
+    assert (stray / "00000000000000000000.log").stat().st_size > 0
+
+
+def test_a_new_topic_whose_id_a_power_cut_has_taken_keeps_its_records(own_broker: BrokerProcess, topic: str) -> None:
+    client = connect("confluent-kafka", own_broker.bootstrap)
+    client.create_topic(topic)
+    client.produce(topic, [Record(value=b"kept")])
+    own_broker.kill()
+    (own_broker.data_directory / f"{topic}-0" / "partition.metadata").unlink()
+    own_broker.start()
+
+    assert values(client.consume_all(topic)) == [b"kept"]

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from broker.metadata.image.records import InconsistentMetadata, Record
 from broker.metadata.topic_rules import INTERNAL_TOPICS, collision_key, fault_of_name
@@ -23,7 +23,8 @@ from protocol.records.cluster_metadata import (
 from protocol.schema import NO_UUID
 from storage.topic_partition import TopicPartition
 
-"""Instead of a broker's id: no broker leads the partition."""
+MOST_FORMER_NAMES: Final = 1_000
+"""Of so many topics that were deleted last an image knows the names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,8 @@ class TopicImage:
     name: str
     topic_id: bytes
     partitions: tuple[PartitionImage, ...] = ()
+    is_renewed: bool = dataclasses.field(default=False, compare=False)
+    """Whether a topic of this name was deleted not long before: a directory that names no topic may be of that one."""
 
     @property
     def is_internal(self) -> bool:
@@ -93,6 +96,8 @@ class TopicsImage:
     by_id: Mapping[bytes, TopicImage] = dataclasses.field(default_factory=dict)
     names_by_collision_key: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     """Names that metrics cannot tell apart, since dots and underscores are one there."""
+    former_names: tuple[str, ...] = ()
+    """The names of the topics that were deleted last, `MOST_FORMER_NAMES` at most."""
 
     def of_id(self, topic_id: bytes) -> TopicImage:
         """The topic with this id. Raises `UnknownTopicId`."""
@@ -112,11 +117,12 @@ class TopicsImage:
 class _TopicEdit:
     """A topic that records have created or changed."""
 
-    __slots__ = ("before", "changed", "name", "topic_id")
+    __slots__ = ("before", "changed", "is_renewed", "name", "topic_id")
 
-    def __init__(self, name: str, topic_id: bytes, before: TopicImage | None) -> None:
+    def __init__(self, name: str, topic_id: bytes, before: TopicImage | None, *, is_renewed: bool) -> None:
         self.name = name
         self.topic_id = topic_id
+        self.is_renewed = is_renewed
         self.before = before
         """None: the topic is new."""
         self.changed: dict[int, PartitionImage] = {}
@@ -133,20 +139,34 @@ class _TopicEdit:
 
     def image(self) -> TopicImage:
         return TopicImage(
-            name=self.name, topic_id=self.topic_id, partitions=tuple(sorted(self.partitions(), key=_index_of))
+            name=self.name,
+            topic_id=self.topic_id,
+            partitions=tuple(sorted(self.partitions(), key=_index_of)),
+            is_renewed=self.is_renewed,
         )
 
 
 class TopicsDelta:
     """The changes of topics. A subscriber applies the deletions first: a name may be both deleted and new."""
 
-    __slots__ = ("_edits", "_image", "_new_ids", "_replacement", "changed_partitions", "created", "deleted")
+    __slots__ = (
+        "_edits",
+        "_former_names",
+        "_image",
+        "_new_ids",
+        "_replacement",
+        "changed_partitions",
+        "created",
+        "deleted",
+    )
 
     def __init__(self, image: TopicsImage) -> None:
         self._image = image
         self._edits: dict[bytes, _TopicEdit] = {}
         self._new_ids: dict[str, bytes] = {}
         """Topics that this delta creates: their ids by name."""
+        self._former_names: list[str] = []
+        """The names of topics that this delta deletes."""
         self._replacement: TopicsImage | None = None
         self.created: dict[str, TopicImage] = {}
         """New topics by name; complete once the delta has been applied."""
@@ -167,7 +187,8 @@ class TopicsDelta:
             raise InconsistentMetadata(f"topic {name} is created twice")
         if (fault := fault_of_name(name)) is not None:  # the name becomes a part of paths
             raise InconsistentMetadata(f"{name!r} is no name of a topic: {fault}")
-        self._edits[topic_id] = _TopicEdit(name, topic_id, None)
+        is_renewed = name in self._former_names or name in self._image.former_names
+        self._edits[topic_id] = _TopicEdit(name, topic_id, None, is_renewed=is_renewed)
         self._new_ids[name] = topic_id
 
     def remove(self, record: RemoveTopicRecord) -> str:
@@ -175,6 +196,7 @@ class TopicsDelta:
         topic_id = bytes(record.topic_id)
         edit = self._edit(topic_id, record)
         del self._edits[topic_id]
+        self._former_names.append(edit.name)
         if edit.before is None:
             del self._new_ids[edit.name]
         else:
@@ -260,7 +282,10 @@ class TopicsDelta:
             topic = by_name[edit.name] = by_id[edit.topic_id] = edit.image()
             if edit.before is None:
                 self.created[edit.name] = topic
-        return TopicsImage(by_name, by_id, self._names_by_collision_key())
+        former = self._image.former_names
+        if self._former_names:
+            former = tuple(dict.fromkeys((*former, *self._former_names)))[-MOST_FORMER_NAMES:]
+        return TopicsImage(by_name, by_id, self._names_by_collision_key(), former)
 
     def _names_by_collision_key(self) -> Mapping[str, frozenset[str]]:
         names: dict[str, frozenset[str]] = {}
@@ -289,7 +314,7 @@ class TopicsDelta:
                 raise InconsistentMetadata(
                     f"{type(record).__name__} speaks of topic id {topic_id.hex()}, which there is not"
                 )
-            edit = self._edits[topic_id] = _TopicEdit(before.name, topic_id, before)
+            edit = self._edits[topic_id] = _TopicEdit(before.name, topic_id, before, is_renewed=before.is_renewed)
         return edit
 
     def _put(self, topic: _TopicEdit, partition: PartitionImage) -> None:

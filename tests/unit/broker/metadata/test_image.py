@@ -52,6 +52,22 @@ def content(image):
     return [*image.records()]
 
 
+def test_a_topic_knows_that_another_one_had_its_name():
+    first = image_of(*topic())
+    assert not first.topics.by_name["orders"].is_renewed
+    again = [RemoveTopicRecord(topic_id=ORDERS), *topic(topic_id=bytes(15) + b"\x08")]
+    assert replayed(first, *again).topics.by_name["orders"].is_renewed
+    gone = replayed(first, again[0])
+    later = replayed(replayed(gone, *topic("letters", bytes(15) + b"\x01")), *again[1:])
+    assert later.topics.by_name["orders"].is_renewed
+    assert not later.topics.by_name["letters"].is_renewed
+    assert (
+        replayed(later, PartitionChangeRecord(partition_id=0, topic_id=again[1].topic_id, leader=-1))
+        .topics.by_name["orders"]
+        .is_renewed
+    )
+
+
 def test_a_topic_is_found_by_name_and_by_id():
     image = image_of(*topic(partitions=2))
 
