@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from dev.broker_process import BrokerProcess, broker_for_tests
 from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from tests.end_to_end.test_consumer_groups import numbered, numbers, read_by
-from tests.support.clients import Client, connect
-from tests.support.clients.members import Membership, SeenMember, places, wait_for
+from tests.support.clients import Client, Place, connect
+from tests.support.clients.member_process import MemberProcess
+from tests.support.clients.members import Membership, Seen, SeenMember, places, wait_for
 from tests.support.raw_client import RawClient
 
 TOPIC, GROUP = "orders", "readers"
@@ -51,10 +53,10 @@ def enter(confluent: Client) -> Iterator[Join]:
     """Start a member of the group; in the end all are closed."""
     members: list[SeenMember] = []
 
-    def start(protocol: str = "consumer", **options: Any) -> SeenMember:
+    def start(protocol: str = "consumer", topics: tuple[str, ...] = (TOPIC,), **options: Any) -> SeenMember:
         membership = Membership(
             group=GROUP,
-            topics=(TOPIC,),
+            topics=topics,
             protocol=protocol,
             commits="after each poll",
             **options,  # type: ignore[arg-type]
@@ -138,6 +140,78 @@ def test_a_running_group_changes_its_protocol_and_changes_back(confluent: Client
     read_up_to(count, everyone)
     doubled = {value: times for value, times in Counter(read_by(*everyone)).items() if times > 1}
     assert not doubled, "what was committed before a partition moved was read again"
+
+
+# What a consumer may rely on -----------------------------------------------------------------------------------------
+
+
+def test_topics_that_come_get_partitions_and_go_are_noticed(
+    quick_broker: BrokerProcess, confluent: Client, enter: Join
+) -> None:
+    confluent.create_topic("letters", partitions=2)
+    one, another = (enter(topics=(TOPIC, "letters")) for _ in range(2))
+
+    def wait_until_shared(what: str, expected: frozenset[Place]) -> None:
+        wait_for(
+            what, lambda: Counter((*one.seen.assignment, *another.seen.assignment)) == Counter(expected), [one, another]
+        )
+
+    wait_until_shared("both topics", places(TOPIC, 4) | places("letters", 2))
+    admin = AdminClient({"bootstrap.servers": quick_broker.bootstrap})
+    admin.create_partitions([NewPartitions("letters", 5)])["letters"].result(30)
+    wait_until_shared("three more partitions", places(TOPIC, 4) | places("letters", 5))
+    confluent.delete_topic("letters")
+    wait_until_shared("the topic that is left", places(TOPIC, 4))
+    confluent.produce(TOPIC, numbered(0, 20))
+    read_up_to(20, [one, another])
+
+
+def test_a_pattern_matches_topics_that_come_later(confluent: Client, enter: Join) -> None:
+    confluent.create_topic("shop-1", partitions=1)
+    member = enter(topics=("^shop-[0-9]+$",))
+    wait_for("the topic that is there", lambda: member.seen.assignment == places("shop-1", 1), [member])
+
+    confluent.create_topic("shop-2", partitions=2)
+    confluent.create_topic("shop-x", partitions=1)
+
+    both = places("shop-1", 1) | places("shop-2", 2)
+    wait_for("the topic that has come", lambda: member.seen.assignment == both, [member])  # as with Kafka after 10 s
+
+
+def test_a_static_member_that_comes_back_keeps_its_partitions_and_nobody_else_notices(enter: Join) -> None:
+    one, another = enter(instance_id="shop 1"), enter(instance_id="shop 2")
+    share([one, another])
+    its_part, rebalances = one.seen.assignment, another.seen.rebalances
+
+    one.close()
+    again = enter(instance_id="shop 1")
+
+    share([again, another])
+    assert again.seen.assignment == its_part
+    assert another.seen.rebalances == rebalances
+
+
+def test_the_partitions_of_a_member_that_dies_go_to_the_others(
+    quick_broker: BrokerProcess, confluent: Client, enter: Join
+) -> None:
+    survivor = enter()
+    membership = Membership(group=GROUP, topics=(TOPIC,), protocol="consumer", commits="after each poll")
+    doomed = MemberProcess("confluent-kafka", quick_broker.bootstrap, membership)
+    try:
+        both: list[Seen] = [survivor, doomed]
+        wait_for("sharing", lambda: len(survivor.seen.assignment) == len(doomed.seen.assignment) == 2, both)
+        confluent.produce(TOPIC, numbered(0, 20))
+        wait_for("reading", lambda: set(read_by(*both)) == numbers(20), both)
+        wait_for(
+            "committing", lambda: sum((*survivor.seen.committed.values(), *doomed.seen.committed.values())) == 20, both
+        )
+    finally:
+        doomed.kill()
+
+    share([survivor])
+    confluent.produce(TOPIC, numbered(20, 20))
+    wait_for("reading on", lambda: set(read_by(survivor, doomed)) == numbers(40), [survivor])
+    assert max(Counter(read_by(survivor, doomed)).values()) == 1, "what was committed was read again"
 
 
 # Many members ---------------------------------------------------------------------------------------------------------
