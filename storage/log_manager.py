@@ -5,7 +5,6 @@ Everything happens in the caller's thread; long work is handed out to be perform
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config.log_config import LogConfig
@@ -101,7 +100,7 @@ class LogManager:
         self._log_dirs: dict[TopicPartition, LogDir] = {}
         self._pending_removals: list[tuple[PendingRemoval, LogDir]] = []
         self._deleted = DeletedPartitions()
-        self.futures = FutureLogs(files, partial(self._make, durably=True))
+        self.futures = FutureLogs(files, self._make)
         """The logs that replicas get in other directories while they are moved."""
         self.withheld: set[TopicPartition] = set()
         """Partitions of which a copy was found and not the log, which may stand in a directory that cannot be read."""
@@ -340,7 +339,7 @@ class LogManager:
         config: LogConfig,
         now_ms: int,
         *,
-        durably: bool,
+        durably: bool = False,
     ) -> Log:
         """A new log in the directory ``path``; ``durably``: which is on the disk then, with the topic id."""
         self._files.make_directory(path)
