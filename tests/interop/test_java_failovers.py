@@ -142,7 +142,8 @@ def test_default_clients_go_through_the_end_of_each_node(cluster: Cluster) -> No
     for partition in PARTITIONS:
         found = numbers_in(bootstrap, PLAIN, partition)
         assert found == list(range(len(found)))  # once, in order
-        assert acknowledged[partition] == found[: len(acknowledged[partition])]
+        # Where an answer is lost, the producer hears of a later record first.
+        assert sorted(acknowledged[partition]) == found[: len(acknowledged[partition])]
     places = [Place(TRANSACTIONAL, partition) for partition in PARTITIONS]
     fences = [Record(value=FENCE, partition=place.partition) for place in places]
     connect("confluent-kafka", bootstrap).produce(TRANSACTIONAL, fences)
