@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from dev.broker_process import RETENTION_COMES_LATER, BrokerProcess, RunningBroker, broker_for_tests
+from tests.support.broker_logs import logs_of
 from tests.support.clients import CLIENTS, Client, Place, connect
 from tests.support.clients.member_process import MemberProcess
 from tests.support.clients.members import Membership, Seen, SeenMember, wait_until_shared
+from tests.support.clusters import Load
 
 SHORT_SESSIONS = {"group.min.session.timeout.ms": "3000"}
 """Less than the least that is allowed by default, 6 s, for tests that wait for the end of a session."""
@@ -34,10 +36,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """A failed test shows what the brokers it used had to say."""
     report: Any = yield
     if report.failed:
-        for name, value in getattr(item, "funcargs", {}).items():
-            if isinstance(value, BrokerProcess):
-                report.sections.append((f"log of the broker in '{name}'", value.log_text()))
+        report.sections.extend(logs_of(getattr(item, "funcargs", {}), last_lines=100))
     return report
+
+
+@pytest.fixture(autouse=True)
+def no_load_goes_on() -> Iterator[None]:
+    """A load that a failed test has left does not reach the next test's broker."""
+    yield
+    Load.abandon_all()
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,9 @@ from tests.interop.directories import SharedDirectory
 from tests.interop.directory_groups import GroupVisitor
 from tests.interop.java_tools import JavaTools
 from tests.interop.summary import SUMMARY, Summary
+from tests.support.broker_logs import logs_of
 from tests.support.clients import Client, connect
+from tests.support.clusters import Load
 
 # What is still to come, by its subject: an entry of what does not apply yet names one of these.
 SUBJECTS = {"SASL", "TLS"}
@@ -58,10 +60,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
         report.outcome = "failed"  # a broker that does not start is no reason why a test does not apply
         del report.wasxfail
     if report.failed:
-        for name, value in getattr(item, "funcargs", {}).items():
-            if isinstance(value, BrokerProcess):
-                report.sections.append((f"log of the broker in '{name}'", value.log_text(last_lines=40)))
+        report.sections.extend(logs_of(getattr(item, "funcargs", {}), last_lines=40))
     return report
+
+
+@pytest.fixture(autouse=True)
+def no_load_goes_on() -> Iterator[None]:
+    """A load that a failed test has left does not reach the next test's broker."""
+    yield
+    Load.abandon_all()
 
 
 class EveryReport:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -152,6 +152,17 @@ class Load:
     Here it is an idempotent one of confluent-kafka; `tests.support.loads` has those of other clients.
     """
 
+    _running: ClassVar[set[Load]] = set()
+
+    @classmethod
+    def abandon_all(cls) -> None:
+        """Let no load go on that a failed test has left: the next test's broker may have the port of this one's."""
+        while cls._running:
+            load = cls._running.pop()
+            load._is_abandoned = True
+            load._ends.set()
+            load._thread.join(10)
+
     def __init__(self, bootstrap: str, topic: str, *, partition: int = 0, rate_s: float = 500, **settings: Any) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
@@ -159,6 +170,7 @@ class Load:
         self._pause_s = 1 / rate_s
         self._settings = settings
         self._ends = threading.Event()
+        self._is_abandoned = False
         self.acknowledged: list[int] = []
         self.errors: list[str] = []
         self.times: list[float] = []
@@ -166,6 +178,7 @@ class Load:
         self.sent = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+        self._running.add(self)
 
     def _run(self) -> None:
         producer = Producer(
@@ -190,7 +203,10 @@ class Load:
             next_at = time.monotonic() + self._pause_s
             while (left_s := next_at - time.monotonic()) > 0:
                 producer.poll(left_s)  # it returns as soon as something was delivered
-        producer.flush(130)
+        if self._is_abandoned:
+            producer.purge()
+        else:
+            producer.flush(130)
 
     def _delivered(self, error: object, number: int) -> None:
         if error is None:
@@ -212,6 +228,7 @@ class Load:
         """Stop sending, and wait for the last acknowledgement."""
         self._ends.set()
         self._thread.join()
+        self._running.discard(self)
 
     @property
     def longest_pause_s(self) -> float:

@@ -31,7 +31,8 @@ class KafkaPythonLoad(Load):
             self.sent += 1
             while self._ends.wait(self._pause_s) is False and self._unanswered > MOST_UNANSWERED:
                 continue
-        producer.flush(timeout=130)
+        if not self._is_abandoned:
+            producer.flush(timeout=130)
         producer.close(timeout=10)
 
     @property
@@ -56,7 +57,7 @@ class AiokafkaLoad(Load):
                 last.add_done_callback(partial(self._answered, self.sent))
                 self.sent += 1
                 await asyncio.sleep(self._pause_s)
-            if last is not None:
+            if last is not None and not self._is_abandoned:
                 await asyncio.wait((last,), timeout=130)
 
     def _answered(self, number: int, future: asyncio.Future[Any]) -> None:

@@ -14,7 +14,6 @@ from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from broker.coordinators.group.classic_group import ClassicGroup
 from broker.coordinators.group.consumer import records as r
@@ -31,24 +30,13 @@ from broker.coordinators.group.modern.deadlines import MemberDeadlines
 from broker.coordinators.group.modern.group import NOTHING, ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
 from broker.coordinators.group.modern.refused import BeatRefused, static_sender
+from broker.coordinators.group.modern.steps import Aftermath, Step, nobody
 from broker.coordinators.group.modern.timers import Deadline
 from broker.coordinators.group.modern.untold import UntoldAssignments
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
-from broker.coordinators.write_errors import client_error_of
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
-
-Aftermath = Callable[[bool], None]
-"""What is to be done once the records are replayed (True) or have failed (False)."""
-
-
-class Step(NamedTuple):
-    """What a request leads to."""
-
-    records: list[GroupRecord]
-    answer: Beaten = Beaten()
-    aftermath: Sequence[Aftermath] = ()
 
 
 class ConsumerGroups:
@@ -63,8 +51,8 @@ class ConsumerGroups:
     def __init__(self, around: Surroundings, classic: Membership) -> None:
         self._around = around
         self._classic = classic
-        self.deadlines: MemberDeadlines[ConsumerMember] = MemberDeadlines(
-            around, gives_up="partitions", find=self._find_member, remove=self._remove
+        self.deadlines: MemberDeadlines[ConsumerGroup, ConsumerMember] = MemberDeadlines(
+            around, gives_up="partitions", find=self.find, fence=self.fence
         )
         self._looked_at: dict[str, int] = {}
         """The group epoch with which a group has looked at its topics since they changed last."""
@@ -189,36 +177,20 @@ class ConsumerGroups:
         if not found:
             return 0, None
         step = self.fence(group, found, "nothing has been heard of it for too long")
-        return len(found), self.result(step, _nobody)
+        return len(found), step.result(nobody)
 
     # Heartbeats -------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, beat: Beat, reply: BeatReply) -> GroupResult | None:
         """Handle a ConsumerGroupHeartbeat. To be called when no records of the group are in flight."""
         try:
-            step = self._leave(beat) if beat.member_epoch < JOINS else self._beat(beat)
+            step, answer = self._leave(beat) if beat.member_epoch < JOINS else self._beat(beat)
         except BeatRefused as refused:
             reply(Beaten(error=refused.code, message=refused.message))
             return None
-        answer = step.answer
-        return self.result(step, lambda error: reply(Beaten(error=error) if error is not ErrorCode.NONE else answer))
+        return step.result(lambda error: reply(Beaten(error=error) if error is not ErrorCode.NONE else answer))
 
-    def result(self, step: Step, answer: Callable[[ErrorCode], None]) -> GroupResult | None:
-        """What is to be written of a step. ``answer`` gets NONE, or the client's error of a failed write."""
-        if not step.records:
-            for after in step.aftermath:
-                after(True)
-            answer(ErrorCode.NONE)
-            return None
-
-        def then(error: ErrorCode) -> None:
-            for after in step.aftermath:
-                after(error is ErrorCode.NONE)
-            answer(client_error_of(error))
-
-        return GroupResult(step.records, then)
-
-    def _beat(self, beat: Beat) -> Step:
+    def _beat(self, beat: Beat) -> tuple[Step, Beaten]:
         group, records, aftermath = self._group_for(beat)
         self.check_room(group, beat.member_id, beat.instance_id)
         member, replaced = self._member_for(group, beat, records)
@@ -230,7 +202,9 @@ class ConsumerGroups:
             and (beat.topics is not None or beat.regex is not None)
             and beat.owned is not None
         )
-        is_untold = self._untold.take(group.group_id, updated.member_id)
+        is_untold = self._untold.is_untold(group.group_id, updated.member_id)
+        if is_untold:
+            aftermath.append(partial(self._untold.answered, group.group_id, updated.member_id))
         shows_assignment = is_untold or beat.member_epoch == JOINS or is_full or updated.assigned != member.assigned
         answer = Beaten(
             member_id=updated.member_id,
@@ -238,7 +212,7 @@ class ConsumerGroups:
             heartbeat_interval_ms=self._around.configs(beat.group_id, "consumer.heartbeat.interval.ms"),
             assignment=updated.assigned if shows_assignment else None,
         )
-        return Step(records, answer, aftermath)
+        return Step(records, aftermath), answer
 
     def step(
         self,
@@ -460,25 +434,13 @@ class ConsumerGroups:
         )
         self.deadlines.expect_session(group_id, member.member_id, timeout_ms)
 
-    def _find_member(self, group_id: str, member_id: str) -> ConsumerMember | None:
-        group = self.find(group_id)
-        return None if group is None else group.members.get(member_id)
-
-    def _remove(
-        self, group_id: str, member: ConsumerMember, why: str, removed: Callable[[bool], None]
-    ) -> GroupResult | None:
-        group = self.find(group_id)
-        assert group is not None, "its member has just been found"
-        step = self.fence(group, [member], why)
-        return self.result(step._replace(aftermath=[*step.aftermath, removed]), _nobody)
-
     def new_member_id(self) -> str:
         """An id for a member that brings none, as Kafka writes ids."""
         return urlsafe_b64encode(self._around.ids.uuid()).decode().rstrip("=")
 
     # Going ------------------------------------------------------------------------------------------------------------
 
-    def _leave(self, beat: Beat) -> Step:
+    def _leave(self, beat: Beat) -> tuple[Step, Beaten]:
         group = self.find(beat.group_id)
         if group is None:
             if beat.group_id in self._around.groups or self._classic.find(beat.group_id) is not None:
@@ -499,8 +461,8 @@ class ConsumerGroups:
                 assigned={topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.assigned.items()},
                 pending_revocation=NOTHING_OWNED,
             )
-            return Step([r.current_record(group.group_id, gone)], answer)
-        return self.fence(group, [member], "it has left")._replace(answer=answer)
+            return Step([r.current_record(group.group_id, gone)]), answer
+        return self.fence(group, [member], "it has left"), answer
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], why: str) -> Step:
         """Remove members, and let the group epoch grow; or make a classic group of those that remain."""
@@ -525,7 +487,7 @@ class ConsumerGroups:
                 self.deadlines.cancel(group.group_id, member.member_id)
                 self._around.events.member_removed(group.group_id, member.member_id, why)
 
-        return Step(records, Beaten(), [after])
+        return Step(records, [after])
 
 
 def topics_with(group: ConsumerGroup, changes: Mapping[str, ConsumerMember | None]) -> set[str]:
@@ -589,7 +551,3 @@ def _assignors_with(group: ConsumerGroup, old: ConsumerMember | None, new: Consu
     if new.assignor is not None:
         wanted[new.assignor] += 1
     return wanted
-
-
-def _nobody(_: ErrorCode) -> None:
-    """Nobody has asked."""

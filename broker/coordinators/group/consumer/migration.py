@@ -25,12 +25,13 @@ from broker.coordinators.group.consumer.embedded import (
     write_assignment,
 )
 from broker.coordinators.group.consumer.group import ConsumerGroup
-from broker.coordinators.group.consumer.groups import Aftermath, ConsumerGroups, Step
+from broker.coordinators.group.consumer.groups import ConsumerGroups
 from broker.coordinators.group.consumer.member import ClassicSide, ConsumerMember, MemberState
 from broker.coordinators.group.image import GroupMetadata, MemberMetadata
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.kinds import Surroundings
 from broker.coordinators.group.modern.refused import BeatRefused
+from broker.coordinators.group.modern.steps import Aftermath, Step, nobody
 from broker.coordinators.group.modern.timers import Deadline
 from broker.coordinators.group.records import GroupResult, group_record, group_tombstone
 from broker.coordinators.group.requests import (
@@ -180,7 +181,7 @@ class Migration:
                 self._around.events.member_removed(group_id, member_id, "it was the last one of the newer protocol")
             self._classic.takes_over(group_id, {key: side.protocols for key, side in sides.items()})
 
-        return Step(records, aftermath=[after])
+        return Step(records, [after])
 
     def _downgraded(self, group: ConsumerGroup, member: ConsumerMember, protocol: str) -> MemberMetadata:
         assert member.classic is not None
@@ -205,11 +206,8 @@ class Migration:
         except BeatRefused as refused:
             reply(Joined(error=refused.code, member_id=request.member_id))
             return None
-        return self._groups.result(
-            step,
-            lambda error: reply(
-                joined if error is ErrorCode.NONE else Joined(error=error, member_id=request.member_id)
-            ),
+        return step.result(
+            lambda error: reply(joined if error is ErrorCode.NONE else Joined(error=error, member_id=request.member_id))
         )
 
     def _join(self, group: ConsumerGroup, request: Join) -> tuple[Step, Joined]:
@@ -254,7 +252,7 @@ class Migration:
             protocol_type=CONSUMER_PROTOCOL,
             protocol=request.protocols[0].name,
         )
-        return Step(records, aftermath=aftermath), joined
+        return Step(records, aftermath), joined
 
     def _joining(
         self, group: ConsumerGroup, request: Join, member_id: str, records: list[GroupRecord]
@@ -290,7 +288,7 @@ class Migration:
         group = self._groups.find(group_id)
         if group is None or not self.may_downgrade(group, ()):
             return None
-        return self._groups.result(self.downgrade(group, ()), lambda error: None)
+        return self.downgrade(group, ()).result(nobody)
 
     def sync(self, group: ConsumerGroup, request: Sync, reply: SyncReply) -> None:
         """Handle SyncGroup: answer with what the member has by now."""
@@ -351,7 +349,7 @@ class Migration:
         def answer(error: ErrorCode) -> None:
             reply(Left(members=errors) if error is ErrorCode.NONE else Left(error=client_error_of(error)))
 
-        return self._groups.result(step, answer)
+        return step.result(answer)
 
     def _leaving(self, group: ConsumerGroup, leaving: LeavingMember) -> ConsumerMember:
         """Raises `BeatRefused`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
 from broker.coordinators.group.consumer import records as r
 from broker.coordinators.group.consumer.group import ConsumerGroup, ResolvedRegex
@@ -18,14 +18,13 @@ from broker.coordinators.group.consumer.member import ConsumerMember
 from broker.coordinators.group.consumer.requests import Beat
 from broker.coordinators.group.modern.kinds import Surroundings
 from broker.coordinators.group.modern.refused import BeatRefused
+from broker.coordinators.group.modern.steps import Aftermath
 from broker.coordinators.group.records import GroupResult
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
 
 SHORTEST_INTERVAL_MS: Final = 10_000
 """How long a group waits at least before its expressions are resolved again."""
-
-Aftermath: TypeAlias = Callable[[bool], None]
 
 
 class RegexChange(Enum):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from broker.coordinators.group.modern.group import ModernMember
+from broker.coordinators.group.modern.group import GroupWithTargets, ModernMember
 from broker.coordinators.group.modern.kinds import Surroundings
+from broker.coordinators.group.modern.steps import Step, nobody
 from broker.coordinators.group.modern.timers import Deadline, MemberTimers
 from broker.coordinators.group.records import GroupResult
 
@@ -26,22 +27,32 @@ class RevokingMember(ModernMember, Protocol):
 
 MemberT = TypeVar("MemberT", bound=RevokingMember)
 
-Find = Callable[[str, str], MemberT | None]
-"""The member with this group id and member id as it is now; None if it is gone."""
-Remove = Callable[[str, MemberT, str, Callable[[bool], None]], GroupResult | None]
-"""Removes a member from the group with this id: why, and what is told whether that stands (True) or has failed."""
+GroupT = TypeVar("GroupT", bound=GroupWithTargets[Any, Any])
 
 
-class MemberDeadlines(Generic[MemberT]):
+class MemberDeadlines(Generic[GroupT, MemberT]):
     """The deadlines of all members of one kind of groups in a partition."""
 
-    def __init__(self, around: Surroundings, *, gives_up: str, find: Find[MemberT], remove: Remove[MemberT]) -> None:
-        """``gives_up``: what members give up, in words."""
+    def __init__(
+        self,
+        around: Surroundings,
+        *,
+        gives_up: str,
+        find: Callable[[str], GroupT | None],
+        fence: Callable[[GroupT, Sequence[MemberT], str], Step],
+    ) -> None:
+        """
+        Args:
+            around: Queues, wheel and clock.
+            gives_up: What members give up, in words.
+            find: The group with this id as it is now; None if it is gone.
+            fence: Removes members from their group, and says why.
+        """
         self._timers = MemberTimers(around.wheel, around.clock)
         self._queues = around.queues
         self._gives_up = gives_up
         self._find = find
-        self._remove = remove
+        self._fence = fence
 
     def expect(
         self,
@@ -56,12 +67,14 @@ class MemberDeadlines(Generic[MemberT]):
         """Remove the member if it misses the deadline, and if ``is_missed`` says so of the member as it is then."""
 
         def decision() -> GroupResult | None:
-            member = self._find(group_id, member_id)
-            if member is None or not is_missed(member):
+            group = self._find(group_id)
+            member = None if group is None else group.members.get(member_id)
+            if group is None or member is None or not is_missed(member):
                 return None
             if self._timers.has(group_id, member_id, deadline):
                 return None  # a request that waited before this decision has set the deadline anew
-            return self._remove(group_id, member, why, removed)
+            step = self._fence(group, [member], why)
+            return step._replace(aftermath=[*step.aftermath, removed]).result(nobody)
 
         def removed(stands: bool) -> None:
             if not stands and not self._timers.has(group_id, member_id, deadline):

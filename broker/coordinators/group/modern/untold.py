@@ -22,15 +22,17 @@ class UntoldAssignments:
         if members := set(member_ids):
             self._untold[group_id] = members
 
-    def take(self, group_id: str, member_id: str) -> bool:
-        """Whether the member has to be told of its assignment. From now on it counts as told."""
+    def is_untold(self, group_id: str, member_id: str) -> bool:
+        """Whether the member has to be told of its assignment."""
+        return member_id in self._untold.get(group_id, ())
+
+    def answered(self, group_id: str, member_id: str, stands: bool) -> None:
+        """The member is answered: with its assignment, if the records of its heartbeat stand."""
         members = self._untold.get(group_id)
-        if members is None or member_id not in members:
-            return False
-        members.discard(member_id)
-        if not members:
-            del self._untold[group_id]
-        return True
+        if stands and members is not None:
+            members.discard(member_id)
+            if not members:
+                del self._untold[group_id]
 
     def forget(self, group_id: str) -> None:
         """The group is gone."""

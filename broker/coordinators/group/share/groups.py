@@ -187,7 +187,7 @@ class ShareGroups:
         if (updated.epoch, updated.assigned) != (member.epoch, member.assigned):
             found.append(records.current(group_id, updated))
         missing = self.states.begin(group, names, found)
-        is_untold = self._untold.take(group_id, updated.member_id)
+        is_untold = self._untold.is_untold(group_id, updated.member_id)
         has_assignment = (
             is_untold
             or request.member_epoch == 0
@@ -209,6 +209,7 @@ class ShareGroups:
                 self._checked.discard(group_id)
                 _refuse(reply, client_error_of(error), "the records of the group could not be written")
                 return
+            self._untold.answered(group_id, updated.member_id, True)
             reply(answer)
             if missing:
                 self.states.initialize(group_id, epoch, missing, starts_of(missing, with_states), _nobody_waits)

@@ -14,9 +14,9 @@ A heartbeat does five things, each with its records:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.assigning import AssignmentTurns
@@ -24,6 +24,7 @@ from broker.coordinators.group.modern.deadlines import MemberDeadlines
 from broker.coordinators.group.modern.group import ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
 from broker.coordinators.group.modern.refused import BeatRefused
+from broker.coordinators.group.modern.steps import Aftermath, Step, nobody
 from broker.coordinators.group.modern.timers import Deadline
 from broker.coordinators.group.modern.untold import UntoldAssignments
 from broker.coordinators.group.records import GroupResult, group_tombstone
@@ -63,7 +64,6 @@ from broker.coordinators.group.streams.topology import (
     Topology,
     configure,
 )
-from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Alarm
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
@@ -72,17 +72,6 @@ from storage.sentinels import NO_EPOCH
 JOINS: Final = 0
 """The epoch with which a member joins."""
 
-Aftermath = Callable[[bool], None]
-"""What is to be done once the records are replayed (True) or have failed (False)."""
-
-
-class Step(NamedTuple):
-    """What a request leads to."""
-
-    records: list[GroupRecord]
-    answer: StreamsBeaten = StreamsBeaten()
-    aftermath: Sequence[Aftermath] = ()
-
 
 class StreamsGroups:
     """A `GroupsOfKind` for the streams groups of a partition."""
@@ -90,8 +79,8 @@ class StreamsGroups:
     def __init__(self, around: Surroundings, classic: Membership) -> None:
         self._around = around
         self._classic = classic
-        self._deadlines: MemberDeadlines[StreamsMember] = MemberDeadlines(
-            around, gives_up="tasks", find=self._find_member, remove=self._remove
+        self._deadlines: MemberDeadlines[StreamsGroup, StreamsMember] = MemberDeadlines(
+            around, gives_up="tasks", find=self.find, fence=self._fence
         )
         self._configured: dict[str, tuple[Topology, Configured]] = {}
         """Topologies, each with what follows from the topics as they were when they changed last."""
@@ -227,39 +216,23 @@ class StreamsGroups:
         found = [one for one in group.members.values() if member in (None, one.member_id, one.instance_id)]
         if not found:
             return 0, None
-        return len(found), self._result(self._fence(group, found, "nothing has been heard of it for too long"), _nobody)
+        return len(found), self._fence(group, found, "nothing has been heard of it for too long").result(nobody)
 
     # Heartbeats -------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, beat: StreamsBeat, reply: StreamsBeatReply) -> GroupResult | None:
         """Handle a StreamsGroupHeartbeat. To be called when no records of the group are in flight."""
         try:
-            step = self._leave(beat) if beat.member_epoch < JOINS else self._beat(beat)
+            step, answer = self._leave(beat) if beat.member_epoch < JOINS else self._beat(beat)
         except BeatRefused as refused:
             reply(StreamsBeaten(error=refused.code, message=refused.message))
             return None
         except InvalidTopology as invalid:
             reply(StreamsBeaten(error=ErrorCode.STREAMS_INVALID_TOPOLOGY, message=str(invalid)))
             return None
-        answer = step.answer
-        return self._result(
-            step, lambda error: reply(StreamsBeaten(error=error) if error is not ErrorCode.NONE else answer)
-        )
+        return step.result(lambda error: reply(StreamsBeaten(error=error) if error is not ErrorCode.NONE else answer))
 
-    def _result(self, step: Step, answer: Callable[[ErrorCode], None]) -> GroupResult | None:
-        """What is to be written of a step. ``answer`` gets NONE, or the client's error of a failed write."""
-
-        def then(error: ErrorCode) -> None:
-            for after in step.aftermath:
-                after(error is ErrorCode.NONE)
-            answer(client_error_of(error))
-
-        if step.records:
-            return GroupResult(step.records, then)
-        then(ErrorCode.NONE)
-        return None
-
-    def _beat(self, beat: StreamsBeat) -> Step:
+    def _beat(self, beat: StreamsBeat) -> tuple[Step, StreamsBeaten]:
         group, records, aftermath = self._group_for(beat)
         member, replaced = self._member_for(group, beat, records)
         if replaced is not None and replaced.member_id != member.member_id:
@@ -302,7 +275,9 @@ class StreamsGroups:
             statuses.append(shutdown(asked_by))
         if beat.knows_missing_tags and (tags := missing_tags(configs, updated)):
             statuses.append(missing_client_tags(tags))
-        is_untold = self._untold.take(group.group_id, reconciled.member_id)
+        is_untold = self._untold.is_untold(group.group_id, reconciled.member_id)
+        if is_untold:
+            aftermath.append(partial(self._untold.answered, group.group_id, reconciled.member_id))
         has_other_tasks = reconciled.assigned != member.assigned
         has_other_endpoint = replaced is None and reconciled.endpoint != member.endpoint
         endpoint_epoch, endpoints = self._endpoints.seen_by(
@@ -324,7 +299,7 @@ class StreamsGroups:
             endpoints=endpoints,
             missing=configured.missing,
         )
-        return Step(records, answer, aftermath)
+        return Step(records, aftermath), answer
 
     def _group_for(self, beat: StreamsBeat) -> tuple[StreamsGroup, list[GroupRecord], list[Aftermath]]:
         """The group of a member that joins or is alive; a new group where it joins one that does not exist."""
@@ -460,7 +435,7 @@ class StreamsGroups:
                 offsets_of=self._reports.offsets_in(group_id, {}),
                 now_ms=self._around.clock.now_ms(),
             )
-            return self._result(Step(records, aftermath=aftermath), _nobody)
+            return Step(records, aftermath).result(nobody)
 
         self._around.queues.decide_unasked(group_id, decision)
 
@@ -533,21 +508,9 @@ class StreamsGroups:
         timeout_ms = self._around.configs(group_id, "streams.session.timeout.ms")
         self._deadlines.expect_session(group_id, member_id, timeout_ms)
 
-    def _find_member(self, group_id: str, member_id: str) -> StreamsMember | None:
-        group = self.find(group_id)
-        return None if group is None else group.members.get(member_id)
-
-    def _remove(
-        self, group_id: str, member: StreamsMember, why: str, removed: Callable[[bool], None]
-    ) -> GroupResult | None:
-        group = self.find(group_id)
-        assert group is not None, "its member has just been found"
-        step = self._fence(group, [member], why)
-        return self._result(step._replace(aftermath=[*step.aftermath, removed]), _nobody)
-
     # Going ------------------------------------------------------------------------------------------------------------
 
-    def _leave(self, beat: StreamsBeat) -> Step:
+    def _leave(self, beat: StreamsBeat) -> tuple[Step, StreamsBeaten]:
         group = self.find(beat.group_id)
         if group is None:
             exists = beat.group_id in self._around.groups or self._classic.find(beat.group_id) is not None
@@ -564,8 +527,8 @@ class StreamsGroups:
                 assigned=r.left_for_a_while(member),
                 pending_revocation=NOTHING_HELD,
             )
-            return Step([r.current_record(group.group_id, gone)], answer)
-        return self._fence(group, [member], "it has left")._replace(answer=answer)
+            return Step([r.current_record(group.group_id, gone)]), answer
+        return self._fence(group, [member], "it has left"), answer
 
     def _fence(self, group: StreamsGroup, members: Sequence[StreamsMember], why: str) -> Step:
         """Remove members, and let the group epoch grow."""
@@ -584,7 +547,7 @@ class StreamsGroups:
                 self._reports.forget(group.group_id, member.member_id, stands)
                 self._around.events.member_removed(group.group_id, member.member_id, why)
 
-        return Step(records, StreamsBeaten(), [after])
+        return Step(records, [after])
 
     def _groups(self) -> Iterator[StreamsGroup]:
         return (group for group in self._around.groups.values() if isinstance(group, StreamsGroup))
@@ -617,7 +580,3 @@ def _changes_assignment(member: StreamsMember, updated: StreamsMember) -> bool:
         updated.tags,
         updated.process_id,
     )
-
-
-def _nobody(_: ErrorCode) -> None:
-    """Nobody has asked."""

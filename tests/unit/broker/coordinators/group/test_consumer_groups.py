@@ -174,6 +174,9 @@ def test_a_member_is_told_again_what_it_is_assigned_where_the_answer_was_lost_wi
     lost = anna.asks(owned=dict(anna.assigned))
     assert group_of(groups).members["anna"].is_revoking
     groups.restart()
+    groups.writer.fail()
+    assert anna.asks(client_host="/127.0.0.2").answer.error is E.NOT_COORDINATOR
+    groups.writer.recover()
 
     answer = anna.asks().answer  # as librdkafka does: it has told of its partitions, and does not repeat that
     assert answer.assignment == lost.answer.assignment
