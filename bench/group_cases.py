@@ -164,7 +164,7 @@ def _rebalances(bench: Bench) -> Figures:
 
 def newer_rebalances(bench: Bench) -> Figures:
     """The same for groups of the newer protocol (KIP-848): until the members are in one epoch and have all 200
-    partitions of a topic between them."""
+    partitions of a topic between them; and the broker's CPU for a heartbeat while members join and leave (`cpu`)."""
     return beside_kafka(bench, "newer-rebalances", _newer_rebalances)
 
 
@@ -174,12 +174,18 @@ def _newer_rebalances(bench: Bench) -> Figures:
         for size, times in NEWER_SIZES.items():
             name = f"bench-newer-{size}"
             formed, left, joined = [], [], []
+            heartbeats, cpu_s = 0, 0.0
             for _ in range(FORMED):
                 with NewerGroup(bench.broker.bootstrap, name, topic, NEWER_PARTITIONS) as group:
                     formed.append(group.form(size))
+                    heartbeats -= group.heartbeats
+                    cpu_s -= bench.broker.cpu_seconds()
                     for _ in range(max(2, int(times * bench.scale / FORMED))):
                         left.append(group.remove_member())
                         joined.append(group.add_member())
+                    heartbeats += group.heartbeats
+                    cpu_s += bench.broker.cpu_seconds()
+            figures[f"cpu_{size}_us"] = cpu_s / heartbeats * 1e6
             figures[f"form_{size}_ms"] = statistics.median(formed) * 1000
             figures[f"join_{size}_ms"] = statistics.median(joined) * 1000
             figures[f"leave_{size}_ms"] = statistics.median(left) * 1000

@@ -37,6 +37,8 @@ class NewerMember:
         self.epoch = JOINING
         self.partitions: frozenset[int] = frozenset()
         self.is_asking = False
+        self.heartbeats = 0
+        """How many it has sent."""
         self._topic_id = b""
         self._has_news = False
         """Whether the broker is to be told what this member has now."""
@@ -60,6 +62,7 @@ class NewerMember:
 
     def _ask(self, epoch: int, **fields: object) -> None:
         self.is_asking = True
+        self.heartbeats += 1
         request = ConsumerGroupHeartbeatRequest(
             **{"group_id": self.group, "member_id": self.member_id, "member_epoch": epoch, **fields}  # type: ignore[arg-type]
         )
@@ -94,6 +97,8 @@ class NewerGroup:
         self._topic = topic
         self._partitions = partitions
         self.members: list[NewerMember] = []
+        self._heartbeats_before = 0
+        """Of members that have left."""
         self._poller = select.epoll()
         self._by_descriptor: dict[int, NewerMember] = {}
 
@@ -121,6 +126,11 @@ class NewerGroup:
             with Conversation(self._bootstrap) as conversation:
                 delete_group(conversation, self._group)
 
+    @property
+    def heartbeats(self) -> int:
+        """How many heartbeats the members have sent, those included that have left."""
+        return self._heartbeats_before + sum(member.heartbeats for member in self.members)
+
     def form(self, count: int) -> float:
         """Seconds until ``count`` members, who all join an empty group at once, have all partitions."""
         self.members += [self._connect() for _ in range(count)]
@@ -146,6 +156,7 @@ class NewerGroup:
         leaver.leave()
         ended = self._rebalance(last)
         self._finish([leaver])
+        self._heartbeats_before += leaver.heartbeats
         self._poller.unregister(leaver.socket)
         del self._by_descriptor[leaver.socket.fileno()]
         leaver.socket.close()

@@ -1,5 +1,8 @@
 """What the authorizer decides. That Kafka decides the same, tests/parity/scripts/acls.py shows."""
 
+import gc
+import os
+import sys
 from collections.abc import Iterable
 
 import pytest
@@ -213,3 +216,33 @@ def test_the_index_finds_what_a_walk_over_all_acls_finds(
     for name in ("a", "ab", "abab", "b", "c", "*"):
         for operation in (READ, WRITE):
             assert world.may(operation, name) is naive(left, operation, name, allow_everyone=allow_everyone)
+
+
+MANY = int(os.environ.get("OTTLA_TEST_ACLS", "20000"))
+"""The ACLs of others in the largest world of the test below."""
+
+
+def test_a_decision_costs_the_same_beside_the_acls_of_all_others() -> None:
+    def calls_of_a_decision(others: int) -> int:
+        world = World(acl("orders", operation=READ))
+        world.change(*(acl(f"topic-{number}", principal=f"User:{number}") for number in range(others)))
+        calls = 0
+
+        def count(frame: object, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        gc.disable()  # whose callbacks would count
+        sys.setprofile(count)
+        try:
+            is_allowed = world.may(READ)
+        finally:
+            sys.setprofile(None)
+            gc.enable()
+        assert is_allowed
+        assert not world.may(READ, "topic-7")
+        assert world.may(READ, "topic-7", principal="User:7")
+        return calls
+
+    calls_of_a_decision(10)  # the first of a process looks up more
+    assert calls_of_a_decision(MANY) == calls_of_a_decision(100)

@@ -1,5 +1,8 @@
 """PLAIN, one token long. The words of a refusal are Kafka's."""
 
+import hmac
+from hmac import compare_digest
+
 import pytest
 
 from broker.security.sasl.exchange import AuthenticationFailed, Proven
@@ -44,3 +47,19 @@ def test_anything_else_is_refused(token: bytes, words: str) -> None:
         exchange.respond(token)
     assert str(refused.value) == words
     assert exchange.proven is None
+
+
+def test_what_is_compared_has_one_length_whatever_the_user_and_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a check tells nothing of the password, nor whether there is such a user."""
+    compared: list[tuple[int, int]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return compare_digest(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    for token in (b"\0alice\0w", b"\0alice\0wonde", b"\0alice\0" + b"w" * 1000, b"\0mallory\0wonder"):
+        with pytest.raises(AuthenticationFailed):
+            PlainExchange(USERS).respond(token)
+    PlainExchange(USERS).respond(b"\0alice\0wonder")
+    assert compared == [(32, 32)] * 5
