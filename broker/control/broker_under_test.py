@@ -68,7 +68,12 @@ class BrokerUnderTest:
         self._control.start()
 
     async def stop(self) -> None:
-        """Stop the broker and its forks. The control listener ends with the process, or by `close`."""
+        """Stop the broker and its forks, and end their control listeners."""
+        await self._stop_brokers()
+        if self._control is not None:
+            await asyncio.to_thread(self._control.close)
+
+    async def _stop_brokers(self) -> None:
         for fork in self._forked:
             await fork.stop()
         await self._host.stop()
@@ -131,9 +136,9 @@ class BrokerUnderTest:
         return {}
 
     async def _close(self, _: Nothing) -> Answer:
-        await self.stop()
+        await self._stop_brokers()
         if self._control is not None:
-            # The answer goes out over it first, and closing waits for its thread.
+            # The answer goes out over it first.
             loop = asyncio.get_running_loop()
             loop.call_later(1, loop.run_in_executor, None, self._control.close)
         return {}

@@ -135,8 +135,10 @@ async def _serve(
     announce(json.dumps(broker.description) + "\n")
     gc.freeze()
     gc.enable()
-    await stop.wait()
-    await broker.stop()
+    try:
+        await stop.wait()
+    finally:
+        await broker.stop()
     return STOPPED
 
 

@@ -15,8 +15,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -32,18 +35,73 @@ MOST_BODY_BYTES: Final = 64 << 20
 
 IDLE_S: Final = 60.0
 """How long a client may take for its next request, in seconds."""
+LAST_BYTES_S: Final = 1.0
+"""How long clients may take for their last answers when the listener closes, in seconds."""
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _JSON: Final = "application/json"
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+    daemon_threads = False  # `server_close` waits for them: a thread that outlives the loop could hold up the exit
     request_queue_size = 128
 
     calls: Mapping[tuple[str, str], Call]
-    loop: asyncio.AbstractEventLoop
     names: frozenset[str]
+
+    def __init__(self, address: tuple[str, int], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(address, _Conversation)
+        self._loop = loop
+        self._changed = threading.Condition()
+        self._connections: set[socket.socket] = set()
+        self._running: set[Future[Answer]] = set()
+        self._is_closing = False
+
+    def opened(self, connection: socket.socket) -> None:
+        """Take note of a connection that begins."""
+        with self._changed:
+            self._connections.add(connection)
+            if self._is_closing:
+                self._shut(socket.SHUT_RD)
+
+    def closed(self, connection: socket.socket) -> None:
+        """Forget a connection that has ended."""
+        with self._changed:
+            self._connections.discard(connection)
+            self._changed.notify_all()
+
+    def run(self, call: Call, arguments: object) -> Answer:
+        """What the call answers, which runs on the loop. Raises what the call raises, and `CancelledError` if the
+        listener closes."""
+        with self._changed:
+            if self._is_closing:
+                raise CancelledError
+            running = asyncio.run_coroutine_threadsafe(_awaited(call, arguments), self._loop)
+            self._running.add(running)
+        try:
+            return running.result()
+        finally:
+            with self._changed:
+                self._running.discard(running)
+
+    def close_connections(self) -> None:
+        """Cancel the calls under way, and end each connection after its answer."""
+        with self._changed:
+            self._is_closing = True
+            for running in self._running:
+                running.cancel()
+            self._shut(socket.SHUT_RD)
+            self._changed.wait_for(lambda: not self._connections, LAST_BYTES_S)
+            self._shut(socket.SHUT_RDWR)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Log that a client has gone before it had its answer."""
+        log.debug("the connection of %s is broken", client_address, exc_info=True)
+
+    def _shut(self, ways: int) -> None:
+        for connection in self._connections:
+            with suppress(OSError):  # the client has closed it
+                connection.shutdown(ways)
 
 
 class ControlServer:
@@ -60,9 +118,8 @@ class ControlServer:
     ) -> None:
         """Binds the port; 0 is one that the system chooses. ``names`` are those under which clients know this machine,
         beside the names of loopback. Raises `OSError`."""
-        self._server = _Server((host, port), _Conversation)
+        self._server = _Server((host, port), loop)
         self._server.calls = {(call.method, call.path): call for call in calls}
-        self._server.loop = loop
         self._server.names = _LOOPBACK.union(names)
         self._thread = threading.Thread(target=self._server.serve_forever, name="control", daemon=True)
 
@@ -77,8 +134,14 @@ class ControlServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Take no further request; those under way go on."""
+        """End: no connection and no thread is left. Calls under way are cancelled, and answered so.
+
+        Not for the loop's own thread: the calls end on the loop.
+        """
+        with suppress(OSError):  # a system that does not know this looks for the end twice a second
+            self._server.socket.shutdown(socket.SHUT_RDWR)
         self._server.shutdown()
+        self._server.close_connections()
         self._server.server_close()
 
 
@@ -99,6 +162,14 @@ class _Conversation(BaseHTTPRequestHandler):
     server_version = "Ottla"
     timeout = IDLE_S
     disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.opened(self.connection)
+
+    def finish(self) -> None:
+        self.server.closed(self.connection)
+        super().finish()
 
     def do_GET(self) -> None:
         self._answer(READS)
@@ -155,14 +226,13 @@ class _Conversation(BaseHTTPRequestHandler):
             arguments: object = read_arguments(call.arguments, json.loads(body or b"{}"))
         except (BadArguments, ValueError) as error:
             raise _Refused(HTTPStatus.BAD_REQUEST, f"{call.path}: {error}") from error
-        running = asyncio.run_coroutine_threadsafe(_awaited(call, arguments), self.server.loop)
         try:
-            return running.result()
+            return self.server.run(call, arguments)
         except CannotDo as error:
             raise _Refused(HTTPStatus.CONFLICT, str(error)) from error
         except NotInTime as error:
             raise _Refused(HTTPStatus.REQUEST_TIMEOUT, str(error), found=error.found) from error
-        except asyncio.CancelledError:
+        except CancelledError:
             raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the broker stops") from None
         except Exception as error:
             log.exception("%s met a bug", call.path)

@@ -10,12 +10,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from broker.control.calls import CHANGES, READS, Answer, Call, CannotDo, Nothing, NotInTime, argument
 from broker.control.control_server import MOST_BODY_BYTES, ControlServer
+from dev.waiting import until
 from ottla.testing.control import Control
 
 
@@ -38,21 +40,38 @@ async def look(_: Nothing) -> Answer:
     return {"is": "there"}
 
 
-CALLS = [Call(CHANGES, "/echo", "Say it again.", Told, echo), Call(READS, "/look", "Look.", Nothing, look)]
+async def wait(_: Nothing) -> Answer:
+    await asyncio.get_running_loop().create_future()
+    return {}
+
+
+CALLS = [
+    Call(CHANGES, "/echo", "Say it again.", Told, echo),
+    Call(READS, "/look", "Look.", Nothing, look),
+    Call(READS, "/wait", "Wait for ever.", Nothing, wait),
+]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ControlServer]:
+    with serving() as server:
+        yield server
+
+
+@contextmanager
+def serving() -> Iterator[ControlServer]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     server = ControlServer("127.0.0.1", 0, CALLS, loop=loop)
     server.start()
-    yield server
-    server.close()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    try:
+        yield server
+    finally:
+        server.close()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def ask(server: ControlServer, method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, Any]:
@@ -122,7 +141,7 @@ def test_a_body_has_a_size_and_a_limit(server: ControlServer) -> None:
 def test_the_description_has_every_call(server: ControlServer) -> None:
     status, described = ask(server, "GET", "/openapi.json")
     assert (status, described["openapi"]) == (200, "3.1.0")
-    assert set(described["paths"]) == {"/echo", "/look"}
+    assert set(described["paths"]) == {"/echo", "/look", "/wait"}
     body = described["paths"]["/echo"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert body["properties"]["text"]["description"] == "what is said"
 
@@ -155,3 +174,30 @@ def test_calls_of_several_threads_have_connections_of_their_own(control: Control
         assert list(threads.map(call, range(4))) == ["0", "1", "2", "3"]
     assert 1 <= len(control._idle) <= 4
     assert control.call("/echo", text="later") == {"told": "later"}
+
+
+def test_a_listener_that_closes_answers_what_waits_and_leaves_no_thread() -> None:
+    before = set(threading.enumerate())
+    with (
+        serving() as server,
+        ThreadPoolExecutor(2) as pool,
+        closing(http.client.HTTPConnection(*server.address)) as idle,
+    ):
+        idle.request("GET", "/look")
+        assert idle.getresponse().read()
+        waiting = [pool.submit(ask, server, "GET", "/wait") for _ in range(2)]
+        threads = 2 + len(waiting) + 3  # of the loop and the listener, of the clients, of the connections
+        until(lambda: len(set(threading.enumerate()) - before) == threads, "a thread for each connection")
+        server.close()
+        assert [one.result(60) for one in waiting] == [(503, {"error": "the broker stops"})] * 2
+        assert idle.sock.recv(1) == b""
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_client_that_takes_no_answer_does_not_hold_up_the_end() -> None:
+    with serving() as server, socket.create_connection(server.address) as lazy:
+        lazy.settimeout(0.2)
+        with suppress(TimeoutError):
+            while True:  # until the listener takes no more, because nobody takes what it answers
+                lazy.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+        server.close()
