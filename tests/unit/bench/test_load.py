@@ -56,7 +56,7 @@ def echo() -> Iterator[Server]:
 
 @pytest.mark.parametrize(("connections", "in_flight", "requests"), [(1, 1, 1), (1, 1, 50), (3, 4, 1000), (2, 8, 5)])
 def test_it_asks_exactly_as_often_as_it_was_told(echo: Server, connections: int, in_flight: int, requests: int) -> None:
-    sample = run_load(echo.bootstrap, [FRAME] * connections, in_flight=in_flight, requests=requests)
+    sample = run_load(echo.bootstrap, [FRAME] * connections, in_flight=in_flight, requests=requests, most_seconds=600)
 
     assert sample.requests == requests
     assert sample.received_bytes == sample.sent_bytes == requests * len(FRAME)
