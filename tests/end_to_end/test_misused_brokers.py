@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from confluent_kafka import Consumer, Producer
 from dev.broker_process import REPOSITORY
 from dev.waiting import until
 from ottla.testing import Broker, BrokerError
+from tests.end_to_end.test_copies_of_brokers import directory_of
 from tests.support.clients import Record, connect, values
 
 
@@ -213,15 +213,6 @@ def test_a_broker_ends_while_it_is_called(round: int) -> None:
             caller.join()
     assert not directory.exists(), "the broker did not end by itself, and was killed"
     assert [one for one in wrong if not isinstance(one, BrokerError)] == []
-
-
-def directory_of(kafka: Broker) -> Path:
-    """The temporary directory with the broker's data, which a broker removes when it ends in order."""
-    found = re.search(r"loading logs from (\S+)/1$", kafka.log_text(), re.MULTILINE)
-    assert found is not None, kafka.log_text()
-    directory = Path(found[1])
-    assert directory.is_dir()
-    return directory
 
 
 KILLED = """

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -36,7 +37,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 class Writing:
-    """A producer with acks=all that numbers its records, on a thread of its own."""
+    """A producer with acks=all that numbers its records, on a thread of its own. ``with`` ends it."""
 
     def __init__(self, bootstrap: str, topic: str, size: int = 2_000) -> None:
         self.acknowledged: dict[int, int] = {}
@@ -73,7 +74,10 @@ class Writing:
         enough = len(self.acknowledged) + more
         until(lambda: len(self.acknowledged) >= enough, f"{more} more records")
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._is_over.set()
         self._thread.join()
 
@@ -140,15 +144,14 @@ def check(broker: BrokerProcess, topic: str, writing: Writing) -> None:
 
 def test_a_replica_moves_in_circles_below_a_producer_and_nothing_is_lost(broker: BrokerProcess) -> None:
     create(broker, "orders")
-    writing = Writing(broker.bootstrap, "orders")
-    writing.wait_for(1_000)
-    here = min(places(broker, "orders"))
-    for _ in range(6):
-        here = DIRECTORIES[(DIRECTORIES.index(here) + 1) % len(DIRECTORIES)]
-        move(broker, "orders", here)
-        until(partial(is_only_in, broker, "orders", here), "the move")
-        writing.wait_for(200)
-    writing.end()
+    with Writing(broker.bootstrap, "orders") as writing:
+        writing.wait_for(1_000)
+        here = min(places(broker, "orders"))
+        for _ in range(6):
+            here = DIRECTORIES[(DIRECTORIES.index(here) + 1) % len(DIRECTORIES)]
+            move(broker, "orders", here)
+            until(partial(is_only_in, broker, "orders", here), "the move")
+            writing.wait_for(200)
 
     check(broker, "orders", writing)
     broker.stop()
@@ -160,17 +163,16 @@ def test_a_replica_moves_in_circles_below_a_producer_and_nothing_is_lost(broker:
 def test_kills_in_the_middle_of_moves_lose_nothing(broker: BrokerProcess, seed: int) -> None:
     chance = random.Random(seed)
     create(broker, "orders")
-    writing = Writing(broker.bootstrap, "orders")
-    writing.wait_for(3_000)
-    for _ in range(6):
-        (here,) = places(broker, "orders")
-        target = chance.choice([name for name in DIRECTORIES if name != here])
-        move(broker, "orders", target)
-        threading.Event().wait(chance.random() * 0.15)  # any moment of the move
-        broker.kill()
-        broker.start()
-        until(lambda: len(places(broker, "orders")) == 1 and not copies(broker, "orders"), "the move goes on")
-    writing.end()
+    with Writing(broker.bootstrap, "orders") as writing:
+        writing.wait_for(3_000)
+        for _ in range(6):
+            (here,) = places(broker, "orders")
+            target = chance.choice([name for name in DIRECTORIES if name != here])
+            move(broker, "orders", target)
+            threading.Event().wait(chance.random() * 0.15)  # any moment of the move
+            broker.kill()
+            broker.start()
+            until(lambda: len(places(broker, "orders")) == 1 and not copies(broker, "orders"), "the move goes on")
 
     check(broker, "orders", writing)
     assert "Traceback" not in broker.log_text(last_lines=100_000)
