@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -47,6 +48,7 @@ class Between:
         """Given the id of a topic and a partition with records on the way to the standby: what the standby gets."""
         self.changed = 0
         """So many answers were changed."""
+        self._lock = threading.Lock()
         self._replicas = FrameProxy(("127.0.0.1", self.primary.port), on_answer=self._changed)
         self._controller = FrameProxy(("127.0.0.1", self.primary.controller_port), on_answer=self._changed)
         self.primary.settings["advertised.listeners"] = (
@@ -66,16 +68,19 @@ class Between:
         self._controller.close()
 
     def _changed(self, asked: Exchange) -> bool | bytes:
-        if asked.api_key != ApiKey.FETCH or self.change is None:
+        change = self.change
+        if asked.api_key != ApiKey.FETCH or change is None:
             return True
         _, answer = decode_response(FetchResponse, asked.api_version, asked.answer)
-        before = self.changed
-        for topic in answer.responses:
-            for number, partition in enumerate(topic.partitions):
-                if partition.records:
-                    topic.partitions[number] = self.change(bytes(topic.topic_id), partition)
-                    self.changed += topic.partitions[number] is not partition
-        if self.changed == before:
+        changed = 0
+        with self._lock:  # each connection has a thread
+            for topic in answer.responses:
+                for number, partition in enumerate(topic.partitions):
+                    if partition.records:
+                        topic.partitions[number] = change(bytes(topic.topic_id), partition)
+                        changed += topic.partitions[number] is not partition
+            self.changed += changed
+        if not changed:
             return True
         return b"".join(bytes(chunk) for chunk in frame_response(asked.correlation_id, answer, asked.api_version))[4:]  # type: ignore[arg-type]
 

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 SIZE = struct.Struct(">i")
@@ -98,7 +98,7 @@ class FrameProxy:
     def _pass_requests(
         self, client: socket.socket, broker: socket.socket, connection: int, open_requests: dict[int, Exchange]
     ) -> None:
-        with contextlib.suppress(OSError):
+        with self._ending(client, broker):
             while (frame := _read_frame(client)) is not None:
                 api_key, api_version, correlation_id = REQUEST_START.unpack_from(frame)
                 exchange = Exchange(
@@ -112,10 +112,9 @@ class FrameProxy:
                 if self._on_request is not None:
                     self._on_request(exchange)
                 broker.sendall(SIZE.pack(len(frame)) + frame)
-        self._end(client, broker)
 
     def _pass_answers(self, client: socket.socket, broker: socket.socket, open_requests: dict[int, Exchange]) -> None:
-        with contextlib.suppress(OSError):
+        with self._ending(client, broker):
             while (frame := _read_frame(broker)) is not None:
                 (correlation_id,) = SIZE.unpack_from(frame)
                 asked = open_requests.pop(correlation_id)
@@ -133,13 +132,18 @@ class FrameProxy:
                 if passed is not True:
                     frame = passed
                 client.sendall(SIZE.pack(len(frame)) + frame)
-        self._end(client, broker)
 
-    def _end(self, *sockets: socket.socket) -> None:
-        for each in sockets:
-            _cut(each)
-        with self._lock:
-            self._sockets -= set(sockets)
+    @contextlib.contextmanager
+    def _ending(self, *sockets: socket.socket) -> Iterator[None]:
+        """End both connections behind the block, also if a function of the test raises: neither side waits for more."""
+        try:
+            with contextlib.suppress(OSError):
+                yield
+        finally:
+            for each in sockets:
+                _cut(each)
+            with self._lock:
+                self._sockets -= set(sockets)
 
 
 def _cut(connection: socket.socket) -> None:
