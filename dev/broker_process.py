@@ -11,9 +11,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Final, Self
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = Path(os.environ.get("OTTLA_TEST_PACKAGES", REPOSITORY))
@@ -196,14 +198,17 @@ class RunningBroker(BrokerProcess):
         return self
 
 
+PORTS: Final = range(20_000, 32_000, 100)
+"""The ports of brokers that come back on their port, by the first one of those that a process claims together."""
+
+
 def port_below_client_ports(*, above: int = 0) -> int:
     """A free port that the system gives to no client socket, for a broker that must come back on the same port.
 
     The system gives ports from 32768 upwards to clients (49152 on macOS); a lingering client socket would keep the port
-    in use.
+    in use. Processes look in different places, since a broker that is killed leaves its port free for a moment.
     """
-    # Processes that begin one after the other look far apart.
-    for port in range(max(20_000 + os.getpid() * 613 % 6_000, above + 1), 32_000):
+    for port in range(max(_first_port(os.getpid()), above + 1), PORTS.stop):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -211,7 +216,25 @@ def port_below_client_ports(*, above: int = 0) -> int:
             except OSError:
                 continue
             return port
-    raise RuntimeError("every port from 20000 to 31999 is taken")
+    raise RuntimeError(f"every port from {above + 1} to {PORTS.stop - 1} is taken")
+
+
+@cache
+def _first_port(process_id: int) -> int:
+    """Where this process begins to look for ports: at those that no other process has claimed.
+
+    A process claims some ports for as long as it lives by the UDP port of the first one's number.
+    """
+    begin = process_id * 37 % len(PORTS)
+    for first in chain(PORTS[begin:], PORTS[:begin]):
+        with socket.socket(type=socket.SOCK_DGRAM) as claim:
+            try:
+                claim.bind(("127.0.0.1", first))
+            except OSError:
+                continue
+            claim.detach()
+            return first
+    raise RuntimeError(f"every port from {PORTS.start} to {PORTS.stop - 1} is claimed")
 
 
 RETENTION_COMES_LATER = {"log.initial.task.delay.ms": "86400000"}
