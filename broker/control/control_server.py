@@ -16,6 +16,7 @@ import asyncio
 import json
 import logging
 import socket
+import sys
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -95,8 +96,9 @@ class _Server(ThreadingHTTPServer):
             self._shut(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Log that a client has gone before it had its answer."""
-        log.debug("the connection of %s is broken", client_address, exc_info=True)
+        """Log why a connection has ended: because of a bug, or because the client had gone before it had its answer."""
+        level = logging.DEBUG if isinstance(sys.exception(), OSError) else logging.ERROR
+        log.log(level, "the connection of %s has ended", client_address, exc_info=True)
 
     def _shut(self, ways: int) -> None:
         for connection in self._connections:
