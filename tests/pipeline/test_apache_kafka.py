@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -57,11 +58,19 @@ def consumed(kafka: ApacheKafka, *, isolation: str) -> list[Row]:
 
 
 def read(partition: PartitionSource, *, read_committed: bool) -> list[Row]:
+    """The rows of a partition, which are the same when it is read in parts. The cleaner may come between the two: then
+    it is read again."""
     wanted = Wanted(columns=("offset", "key", "value"), read_committed=read_committed)
-    whole = partition.readable(read_committed=read_committed)
-    rows = [row for batch in read_range(whole, wanted) for row in batch.to_pylist()]
-    parts = [row for part in split(whole, 2_000) for batch in read_range(part, wanted) for row in batch.to_pylist()]
-    assert parts == rows
+    rows: list[dict[str, Any]] = []
+
+    def is_the_same_in_parts() -> bool:
+        whole = partition.readable(read_committed=read_committed)
+        rows[:] = [row for batch in read_range(whole, wanted) for row in batch.to_pylist()]
+        return rows == [
+            row for part in split(whole, 2_000) for batch in read_range(part, wanted) for row in batch.to_pylist()
+        ]
+
+    until(is_the_same_in_parts, "the same rows in parts")
     return [(row["offset"], row["key"], row["value"]) for row in rows]
 
 
