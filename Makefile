@@ -9,8 +9,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 # How many processes share the tests, half of whose time is waiting; TESTS=path runs in one.
 WORKERS ?= 3
-# The same for tests that start programs in Java.
-WORKERS_WITH_JAVA ?= 2
+# The same for tests that start Spark, which work more than they wait.
+WORKERS_WITH_SPARK ?= 2
 SHARED  := $(if $(TESTS),$(TESTS),-n $(WORKERS))
 # The packages with their hot path compiled, as a wheel has them.
 PACKAGES  := $(CURDIR)/$(VENV)/compiled
@@ -112,7 +112,7 @@ parity-record: $(VENV)/.test  ## Write down what Apache Kafka answers, for `make
 	@$(BIN)/python -m tests.parity.record $(SCRIPTS)
 
 interop: $(VENV)/.test compiled  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
-	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -m pytest tests/interop -n $(WORKERS_WITH_JAVA) $(ARGS)
+	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -m pytest tests/interop -n $(WORKERS) $(ARGS)
 
 crash: $(VENV)/.test compiled  ## Kill the broker again and again while clients use it, workers with transactions, the cleaner, and the archive; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")
 	@SPARK_SUBMIT_OPTS="$$($(BIN)/python -m dev.spark_start)" OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
@@ -131,7 +131,7 @@ pipeline-setup: $(VENV)/.pipeline  ## Bring what the pipeline needs: Spark, Java
 
 test-pipeline: $(VENV)/.pipeline  ## Set up and test the pipeline on a real Spark (needs Java; TESTS=path to run some of them)
 	@$(BIN)/python -m dev.pipeline_setup || { echo "Skipped: the pipeline's tests need what is not here." >&2; exit 0; }; \
-	  SPARK_SUBMIT_OPTS="$$($(BIN)/python -m dev.spark_start)" $(BIN)/python -m pytest $(or $(TESTS),tests/pipeline -n $(WORKERS_WITH_JAVA)) $(ARGS)
+	  SPARK_SUBMIT_OPTS="$$($(BIN)/python -m dev.spark_start)" $(BIN)/python -m pytest $(or $(TESTS),tests/pipeline -n $(WORKERS_WITH_SPARK)) $(ARGS)
 
 docs: $(VENV)/.test  ## Write the generated files again (configuration, metrics, protocol support, Grafana's boards, the README's rows)
 	@$(BIN)/python -m config.documentation
