@@ -50,8 +50,10 @@ class AnswerBuffer:
         return sum(map(len, self._pieces))
 
     def space(self) -> memoryview:
-        """Where the next bytes are to be received."""
+        """Where the next bytes are to be received: room for one at least, once `cut` has returned None or all is cut."""
         if not self._size:
+            if self._start == self._end:  # the last answer may have filled the head to its end
+                self._start = self._end = 0
             return self._head[self._end :]
         if not self._free:
             self._add_piece()
@@ -91,6 +93,12 @@ class AnswerBuffer:
         self._start = self._end = 0
         self.received(end - start)
         return None
+
+    def clear(self) -> None:
+        """Forget what was received."""
+        self._start = self._end = self._size = self._arrived = 0
+        self._pieces = []
+        self._free = self._head[:0]
 
     def _add_piece(self, at_hand: int = 0) -> None:
         most = max(HEAD_BYTES, self._arrived, self._largest - self._arrived, at_hand)

@@ -179,6 +179,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         if self._problem is not None:
             return problem
         self._problem = problem
+        self._buffer.clear()  # more may come until the transport is closed, and needs a place
         unanswered, self._unanswered = self._unanswered, deque()
         for exchange in unanswered:
             exchange.alarm.cancel()

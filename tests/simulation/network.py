@@ -528,6 +528,7 @@ class StreamTransport:
 
     def _on_readable(self) -> None:
         memory = memoryview(self._receiver.get_buffer(-1))
+        assert memory, "a transport of uvloop ends by an error where a protocol has no room"
         try:
             received = self._socket.recv_into(memory)
         except BlockingIOError:

@@ -43,6 +43,26 @@ def test_answers_come_out_as_they_were_sent(sizes: list[int], piece: int) -> Non
     assert buffer.held_bytes == 0
 
 
+@pytest.mark.parametrize("size", [4, 28, 1_020, HEAD_BYTES // 2 - 4, HEAD_BYTES - 4])
+def test_there_is_room_behind_an_answer_that_fills_the_head_to_its_end(size: int) -> None:
+    buffer = AnswerBuffer()
+    for _ in range(2 * HEAD_BYTES // (4 + size)):
+        answer = frame(bytes(size))
+        buffer.space()[: len(answer)] = answer
+        buffer.received(len(answer))
+        assert buffer.cut(LARGEST) == bytes(size)  # no other answer is due: nobody asks for the next one
+
+
+def test_a_buffer_that_is_cleared_has_room_again() -> None:
+    buffer = AnswerBuffer()
+    for data in (bytes(HEAD_BYTES), frame(bytes(2 * HEAD_BYTES))[:-1]):
+        space = buffer.space()
+        space[:] = data[: len(space)]
+        buffer.received(len(space))
+        buffer.clear()
+        assert (len(buffer.space()), buffer.unread_bytes, buffer.held_bytes) == (HEAD_BYTES, 0, 0)
+
+
 def test_an_announced_size_takes_no_memory_before_the_bytes_come() -> None:
     buffer = AnswerBuffer()
     receive(buffer, (50 << 20).to_bytes(4, "big"))
