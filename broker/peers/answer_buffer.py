@@ -50,7 +50,7 @@ class AnswerBuffer:
         return sum(map(len, self._pieces))
 
     def space(self) -> memoryview:
-        """Where the next bytes are to be received: room for one at least, once `cut` has returned None or all is cut."""
+        """Where the next bytes are to be received: one at least, where `cut` has returned None or all is cut."""
         if not self._size:
             if self._start == self._end:  # the last answer may have filled the head to its end
                 self._start = self._end = 0

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from broker.peers.answer_buffer import HEAD_BYTES
 from broker.peers.backoff import Backoff
 from broker.peers.connector import TcpConnector
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
@@ -105,6 +106,21 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0)
+
+
+def size_of_answer(records: bytes) -> int:
+    chunks: Any = frame_response(0, fetched(0, records), 18)
+    return sum(map(len, chunks))
+
+
+@on_both_loops
+async def test_answers_that_fill_the_memory_to_its_last_byte_are_followed_by_others() -> None:
+    records = next(bytes(size) for size in range(4096) if size_of_answer(bytes(size)) == 2048)
+    async with node(records) as (it, peer):
+        for number in range(3 * HEAD_BYTES // 2048):
+            assert (await ask(peer, number)).session_id == number
+        assert it.asked == 3 * HEAD_BYTES // 2048
+        assert peer.stats.connections_made == 1
 
 
 @on_both_loops
