@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 
 NOT_FETCHED: Final = -1
 
+NO_BROKER_EPOCH: Final = -1
+"""Of a follower whose version of Fetch does not tell the epoch of its registration."""
+
 
 class FollowerState:
     """What the leader knows of one follower in this leader epoch."""
@@ -29,7 +32,7 @@ class FollowerState:
     def __init__(self, *, caught_up_ms: int) -> None:
         self.log_end_offset = NOT_FETCHED
         self.log_start_offset = NOT_FETCHED
-        self.broker_epoch = -1
+        self.broker_epoch = NO_BROKER_EPOCH
         """The epoch of the follower's registration, as its last fetch says."""
         self.caught_up_ms = caught_up_ms
         """When the follower was last known to have all that the leader had; 0 if never in this epoch."""
@@ -120,10 +123,15 @@ class InSyncReplicas:
     # Fetches ----------------------------------------------------------------------------------------------------------
 
     def fetched(self, replica: int, fetch: FollowerFetch, *, leaders_end_offset: int, now_ms: int) -> bool:
-        """A follower fetches, whose epoch and log agree with the leader's. False if the broker is no replica."""
+        """A follower fetches, whose epoch and log agree with the leader's. False if the broker is no replica.
+
+        A fetch that has waited while the follower was started again says nothing of the follower's present run.
+        """
         state = self._followers.get(replica)
         if state is None:
             return False
+        if NO_BROKER_EPOCH < fetch.broker_epoch < state.broker_epoch:
+            return True
         if fetch.fetch_offset >= leaders_end_offset:
             state.caught_up_ms = max(state.caught_up_ms, now_ms)
         elif fetch.fetch_offset >= state.leaders_end_offset != NOT_FETCHED:

@@ -123,6 +123,22 @@ def test_a_fenced_broker_and_one_of_an_older_registration_are_not_asked_for() ->
     assert leader.expand() is None
 
 
+def test_a_fetch_of_a_followers_former_run_that_was_still_waiting_changes_nothing() -> None:
+    """Or the follower, whose session leaves out what is unchanged, would never be asked for (simulation 30020929)."""
+    leader = Leader(1, 2, end_offset=10)
+    leader.fetch(3, 10)
+    assert leader.state.fetched(3, FollowerFetch(7, 0, 12), leaders_end_offset=10, now_ms=leader.now_ms)
+    assert leader.state.followers[3].log_end_offset == 10
+    assert leader.expand() == IsrChange({1: 51, 2: 52, 3: 53}, 7)
+
+
+def test_a_follower_that_does_not_tell_its_registration_is_followed() -> None:
+    leader = Leader(1, 2, end_offset=10)
+    leader.fetch(3, 7)
+    leader.state.fetched(3, FollowerFetch(10, 0, -1), leaders_end_offset=10, now_ms=leader.now_ms)
+    assert leader.state.followers[3].log_end_offset == 10
+
+
 def test_the_watermark_waits_for_those_whose_addition_is_not_answered() -> None:
     leader = Leader(1)
     leader.fetch(2, 0)
