@@ -126,6 +126,7 @@ def test_a_fenced_broker_and_one_of_an_older_registration_are_not_asked_for() ->
 def test_a_fetch_of_a_followers_former_run_that_was_still_waiting_changes_nothing() -> None:
     """Or the follower, whose session leaves out what is unchanged, would never be asked for (simulation 30020929)."""
     leader = Leader(1, 2, end_offset=10)
+    leader.fetch(2, 10)
     leader.fetch(3, 10)
     assert leader.state.fetched(3, FollowerFetch(7, 0, 12), leaders_end_offset=10, now_ms=leader.now_ms)
     assert leader.state.followers[3].log_end_offset == 10
