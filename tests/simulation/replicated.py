@@ -138,8 +138,16 @@ async def _disturb(
     elif broker.is_running and not behind:
         if kind == "power" and have_caught_up(brokers) and not _asks_for_an_isr(broker):
             # What it loses is on the others, and it does not lead before it has caught up.
+            network.heal_all()
+            trusted = _registration(brokers, broker)
             broker.cut_power()
             behind.append(broker)
+            if broker is brokers[0] or random.random() < 0.5:
+                _start(broker)
+            # If the others were cut off before the controller has noticed, it alone would be left in sync.
+            async with asyncio.timeout(PATIENCE_S):
+                while _registration(brokers, broker) in (None, trusted):  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
         elif kind != "stop":
             broker.kill()
         else:
@@ -153,6 +161,16 @@ async def _disturb(
         if not one.is_running and random.random() < 0.6:
             await asyncio.sleep(random.expovariate(3.0))
             _start(one)
+
+
+def _registration(brokers: list[SimulatedBroker], broker: SimulatedBroker) -> tuple[int, bool] | None:
+    """The epoch of a broker's registration, and whether it is fenced, as the controller has it; None while that is
+    away."""
+    controller = brokers[0].server
+    if controller is None or not controller.readiness.is_ready:
+        return None
+    found = controller.metadata.image.cluster.brokers[broker.node_id]
+    return found.broker_epoch, found.fenced
 
 
 def have_caught_up(brokers: list[SimulatedBroker]) -> bool:
