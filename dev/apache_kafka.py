@@ -126,8 +126,7 @@ class ApacheKafka(BrokerProcess):
     def launch(self) -> None:
         """Start the process on its formatted directory. Does not wait."""
         assert not self.is_running, f"the broker on port {self.port} runs already"
-        with socket.socket() as probe:
-            assert probe.connect_ex(("127.0.0.1", self.port)), f"another process listens on port {self.port}"
+        assert not _is_open(self.port), f"another process listens on port {self.port}"
         with self.log_path.open("ab") as log:
             # Its log goes to stdout: an unread pipe would fill, and stop the broker in the middle of an answer.
             self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -137,16 +136,20 @@ class ApacheKafka(BrokerProcess):
         self.launch()
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return self
+            # Kafka opens its listeners one after the other.
+            if all(_is_open(port) for port in self._ports_of_clients()):
+                return self
             try:
                 code = self.process.wait(0.05)
             except subprocess.TimeoutExpired:
                 continue
             raise BrokerDidNotStart(f"Apache Kafka ended with exit code {code}\n{self.log_text()}")
         self.kill()
-        raise BrokerDidNotStart(f"port {self.port} did not open within {timeout_s} s\n{self.log_text()}")
+        ports = self._ports_of_clients()
+        raise BrokerDidNotStart(f"ports {ports} did not open within {timeout_s} s\n{self.log_text()}")
+
+    def _ports_of_clients(self) -> tuple[int, ...]:
+        return (self.port, self.port + SASL_ABOVE) if self.users else (self.port,)
 
     def stop(self, signal_number: int = signal.SIGTERM, *, timeout_s: float = 60.0) -> str:
         """Stop the process with a signal. A JVM's exit code is 128 + the signal, not 0."""
@@ -173,6 +176,11 @@ class _Archiving(ApacheKafka):
         # Not before: the format tool would archive its own.
         self.options = self.at_its_end
         super().launch()
+
+
+def _is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _archive_classes(libraries: str, options: Sequence[str]) -> None:

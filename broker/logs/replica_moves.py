@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from broker.logs.cleaner import LogCleaner
 from broker.logs.removals import LogRemovals
 from broker.replication.disk_reserve import DiskReserve
-from broker.replication.log_start_checkpoints import Failures, LogStartCheckpoints
+from broker.replication.log_start_checkpoints import LogStartCheckpoints
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.clock import Clock, Ids
@@ -412,14 +412,7 @@ class ReplicaMoves:
 
     async def _save_log_starts(self, directory: LogDir) -> None:
         """Have the checkpoint of ``directory`` name where the copy begins. Raises the directory's error."""
-        saved: asyncio.Future[Failures] = asyncio.get_running_loop().create_future()
-
-        def done(failures: Failures) -> None:
-            if not saved.done():
-                saved.set_result(failures)
-
-        self._log_starts.save(done)
-        error = (await saved).get(directory)
+        error = (await self._log_starts.saved()).get(directory)
         if error is not None:
             raise error
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from broker.peers.waiting import pause_until
-from broker.replication.log_start_checkpoints import Failures, LogStartCheckpoints
+from broker.replication.log_start_checkpoints import LogStartCheckpoints
 from broker.replication.partition import Partition
 from broker.replication.replica_fetch import Append, BeginAnew, Truncate, append
 from broker.replication.replica_fetcher import FollowedPartition
@@ -32,6 +32,7 @@ class FollowerLogs:
         find: Callable[[str, int], Partition | None],
         appended: Callable[[Partition], None],
         failed: Callable[[Partition, StorageError], None],
+        flush: Callable[[Partition, Callable[[], None]], None],
         stop_cleaning: Callable[[TopicPartition], None],
         stats: ReplicaStats,
     ) -> None:
@@ -43,6 +44,7 @@ class FollowerLogs:
             find: the partition of this broker, None if there is none any more.
             appended: called when a partition has new records, or another high watermark or log start.
             failed: called when a log could not be changed.
+            flush: does the flush of a partition that is due, and calls back when it is done or has failed.
             stop_cleaning: ends the cleaner's work on a log before it is truncated.
             stats: counts what is appended.
         """
@@ -52,6 +54,7 @@ class FollowerLogs:
         self._find = find
         self._appended = appended
         self._failed = failed
+        self._flush = flush
         self._stop_cleaning = stop_cleaning
         self._stats = stats
 
@@ -73,7 +76,7 @@ class FollowerLogs:
                 change = self._logs.truncate_to if isinstance(step, Truncate) else self._logs.truncate_fully_to
                 change(topic_partition, step.offset, self._clock.now_ms())
                 # Before the next append: a start that finds an old log start drops what is below it.
-                error = (await self._saved()).get(partition.log_dir)
+                error = (await self._log_starts.saved()).get(partition.log_dir)
                 if error is not None:
                     raise error
         except StorageError as error:
@@ -84,11 +87,21 @@ class FollowerLogs:
 
     async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
         """Part of `StepPerformer`: an answer to DeleteRecords waits for it."""
-        failures = await self._saved()
+        failures = await self._log_starts.saved()
         for followed in moved:
             partition = self._find(*followed.topic_partition)
             if partition is not None and (error := failures.get(partition.log_dir)) is not None:
                 self._failed(partition, error)
+
+    async def flush(self, due: Sequence[FollowedPartition]) -> None:
+        """Part of `StepPerformer`: the flushes of all these logs, each of which was begun by the append."""
+        partitions = [found for one in due if (found := self._followed(one)) is not None]
+        await asyncio.gather(*map(self._flushed, partitions))
+
+    async def _flushed(self, partition: Partition) -> None:
+        done = asyncio.Event()
+        self._flush(partition, done.set)
+        await done.wait()
 
     def _append(self, partition: Partition, step: Append) -> None:
         before = replace(partition.log.stats)
@@ -102,14 +115,3 @@ class FollowerLogs:
         if partition is None or partition.is_leader or partition.leader_epoch != followed.leader_epoch:
             return None
         return partition
-
-    async def _saved(self) -> Failures:
-        """Write the log starts of all logs. Returns the errors of their directories."""
-        saved: asyncio.Future[Failures] = asyncio.get_running_loop().create_future()
-
-        def done(failures: Failures) -> None:
-            if not saved.done():
-                saved.set_result(failures)
-
-        self._log_starts.save(done)
-        return await saved

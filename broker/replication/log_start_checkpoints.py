@@ -1,5 +1,6 @@
 """LogStartCheckpoints: writes log start offsets at once after a deletion of records, not only periodically."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from broker.runtime.worker_thread import WorkerThread
@@ -32,6 +33,17 @@ class LogStartCheckpoints:
             return failures
 
         self._worker.submit(perform, done, _raise)
+
+    async def saved(self) -> Failures:
+        """`save`, and wait until it is done."""
+        saved: asyncio.Future[Failures] = asyncio.get_running_loop().create_future()
+
+        def done(failures: Failures) -> None:
+            if not saved.done():  # who waits may have been cancelled
+                saved.set_result(failures)
+
+        self.save(done)
+        return await saved
 
 
 def _raise(error: Exception) -> None:

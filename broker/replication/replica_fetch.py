@@ -97,6 +97,12 @@ class ReplicaFetch:
         """The start of this follower's log."""
         return self._log.log_start_offset
 
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether `flush.messages` demands a flush that is not done. Until then the leader must not hear of the records
+        that wait for it: an ISR of replicas that have not flushed would acknowledge them."""
+        return self._log.due_flush_offset > self._log.recovery_point
+
     def request(self, partition: int, max_bytes: int) -> FetchRequest.Topic.Partition:
         """What is asked next: up to ``max_bytes`` of records behind the log's end, one batch at least."""
         log = self._log

@@ -103,6 +103,9 @@ class StepPerformer(Protocol):
     async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
         """Save the starts of these logs: the next fetch tells the leader that they are saved."""
 
+    async def flush(self, due: Sequence[FollowedPartition]) -> None:
+        """Do the flushes of these logs that are due, as far as the disk lets them be done."""
+
 
 class ReplicaFetcher:
     """The fetches from one leader. `run` is a task of the broker."""
@@ -190,6 +193,7 @@ class ReplicaFetcher:
             while True:
                 self._wake()
                 self._hold_back()
+                await self._flush()
                 if len(self._resting) < len(self._followed):
                     await self._fetch()
                 else:
@@ -219,6 +223,13 @@ class ReplicaFetcher:
                 if one.lag != 0 and one.topic_partition not in self._resting and throttle.holds_for(one.topic_partition)
             ]
             self._rest(lagging, min(pause_ms, LONGEST_PAUSE_MS))
+
+    async def _flush(self) -> None:
+        """Do the flushes that `flush.messages` demands before the leader hears of the records. A log whose flush has
+        failed rests."""
+        while due := [one for one in self._news.values() if one.fetch.is_flush_due]:
+            await self._performer.flush(due)
+            self._rest([one for one in due if one.fetch.is_flush_due])
 
     async def _wait(self) -> None:
         """Wait until a partition is due, or another one is to be followed."""

@@ -300,7 +300,7 @@ class ReplicaManager:
         now_ms = self._clock.now_ms()
         for partition in list(self._partitions.values()):  # a failed flush takes partitions offline
             if not partition.is_gone and (partition.is_flush_late or partition.log.needs_flush(now_ms)):
-                self._flush(partition)
+                self.flush(partition)
 
     def _published(self, partition: Partition, has_moved: bool) -> None:
         """New records can be read: wake waiting requests, and flush if a flush is due.
@@ -318,7 +318,7 @@ class ReplicaManager:
     def flush_if_due(self, partition: Partition) -> None:
         """Begin a flush if one is due."""
         if partition.log.needs_flush(self._clock.now_ms()):
-            self._flush(partition)
+            self.flush(partition)
 
     def go_on(self, partition: Partition) -> None:
         """The log of a partition was held, and is released: write what has waited, and flush what is due."""
@@ -327,21 +327,29 @@ class ReplicaManager:
             self.changed(partition)
             self.flush_if_due(partition)
 
-    def _flush(self, partition: Partition) -> None:
+    def flush(self, partition: Partition, done: Callable[[], None] | None = None) -> None:
+        """Do the flush that is due; ``done`` is called when it is done or has failed."""
+
         def flushed() -> None:
             self.produce_purgatory.check(partition)
+            if done is not None:
+                done()
 
         def failed(error: Exception) -> None:
-            if partition.is_gone:
-                return  # the files have been renamed or removed
-            if not isinstance(error, StorageError):
-                raise error
-            if not partition.is_flush_late and not isinstance(error, LogDirFailed):
-                log.error("flushing %s failed: %s", partition.topic_partition, error)
-            partition.is_flush_late = True
-            partition.disk_failed(error)
+            if not partition.is_gone:  # else the files have been renamed or removed
+                self._flush_failed(partition, error)
+            if done is not None:
+                done()
 
         self._flusher_of(partition).flush(partition, flushed, failed)
+
+    def _flush_failed(self, partition: Partition, error: Exception) -> None:
+        if not isinstance(error, StorageError):
+            raise error
+        if not partition.is_flush_late and not isinstance(error, LogDirFailed):
+            log.error("flushing %s failed: %s", partition.topic_partition, error)
+        partition.is_flush_late = True
+        partition.disk_failed(error)
 
     def _write_failed(self, partition: Partition, error: StorageError) -> None:
         if partition.is_gone:

@@ -75,6 +75,7 @@ class BrokerReplication:
                 find=replicas.find,
                 appended=replicas.followed,
                 failed=replicas.follower_failed,
+                flush=replicas.flush,
                 stop_cleaning=log_cleaner.abort,
                 stats=replicas.stats,
             ),

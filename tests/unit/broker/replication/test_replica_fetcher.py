@@ -130,6 +130,9 @@ class Following:
         self.failure: DiskFull | None = None
         self.may_save = asyncio.Event()
         self.may_save.set()
+        self.may_flush = asyncio.Event()
+        self.may_flush.set()
+        self.disk_is_full = False
         self.saved: list[tuple[TopicPartition, int]] = []
         """Log starts that were saved, a partition each."""
         self.throttle = ReplicationThrottle(self.clock, windows=11, window_ms=1_000)
@@ -167,6 +170,12 @@ class Following:
             case BeginAnew(offset):
                 log.truncate_fully_to(offset, T)
         return log.log_start_offset != log_start_offset
+
+    async def flush(self, due: Sequence[FollowedPartition]) -> None:
+        await self.may_flush.wait()
+        if not self.disk_is_full:
+            for one in due:
+                self.replicas[one.topic_partition].log.flush(T)
 
     async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
         await self.may_save.wait()
@@ -309,6 +318,55 @@ def test_an_answer_that_comes_too_late_changes_nothing(tmp_path: Path, becomes: 
         assert ours.content == []
 
     following(tmp_path, test)
+
+
+def test_the_leader_hears_of_records_that_are_to_be_flushed_once_they_are(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        ours.log.config = ours.log.config.replace(flush_messages=1)
+        one.may_flush.clear()
+        theirs.write(b"a")
+        await one.until(lambda: ours.content == theirs.content)
+        count = len(one.leader.fetches)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(one.leader.fetches) == count
+        one.may_flush.set()
+        await one.until(lambda: len(one.leader.fetches) > count)
+        assert ours.log.recovery_point == 1
+
+    following(tmp_path, test)
+
+
+def test_a_log_that_cannot_be_flushed_rests_and_the_others_do_not(tmp_path: Path) -> None:
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        ours.log.config = ours.log.config.replace(flush_messages=1)
+        others, same = one.add("payments", 0)
+        one.disk_is_full = True
+        theirs.write(b"a")
+        await one.until(lambda: ours.content == theirs.content)
+        for value in (b"a", b"b", b"c"):
+            others.write(value)
+            assert await one.until(lambda: same.content == others.content) < 100
+        count = len(one.leader.fetches)
+        await one.until(lambda: len(one.leader.fetches) > count + 2_000)
+        assert not told_positions(one.leader.fetches[count:], TOPIC_IDS["orders"])
+        one.disk_is_full = False
+        await one.until(lambda: told_positions(one.leader.fetches[count:], TOPIC_IDS["orders"]) == {1})
+
+    following(tmp_path, test)
+
+
+def told_positions(fetches: Sequence[FetchRequest], topic_id: bytes) -> set[int]:
+    """From where a topic's partitions were fetched."""
+    return {
+        each.fetch_offset
+        for request in fetches
+        for topic in request.topics
+        if topic.topic_id == topic_id
+        for each in topic.partitions
+    }
 
 
 def test_an_offset_out_of_range_is_settled_with_the_leaders_offsets(tmp_path: Path) -> None:

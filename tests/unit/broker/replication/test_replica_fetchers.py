@@ -29,7 +29,7 @@ class Followed:
 
 
 class _Log:
-    log_end_offset = log_start_offset = 0
+    log_end_offset = log_start_offset = due_flush_offset = recovery_point = 0
     leader_epochs = type("Epochs", (), {"latest": -1})()
 
 
