@@ -2,6 +2,8 @@
 
 Records are acknowledged by all replicas in sync, two at least. So whatever is killed: an acknowledged record is in the
 log of every later leader, what a consumer has read stays as it was, and in the end all replicas have the same logs.
+
+In some runs every message is flushed. Then an acknowledged record stays even if all machines lose their power at once.
 """
 
 import asyncio
@@ -33,7 +35,7 @@ SETTINGS: Final = {
 }
 
 
-def make_cluster(simulation: Simulation, random: Random) -> list[SimulatedBroker]:
+def make_cluster(simulation: Simulation, random: Random, *, flushes: bool = False) -> list[SimulatedBroker]:
     """The machines of a cluster whose controller is the first of them."""
     interval_bytes = str(random.choice((0, 200, 4_096)))
     snapshot_bytes = str(random.choice((2_000, 20_000_000)))
@@ -47,6 +49,8 @@ def make_cluster(simulation: Simulation, random: Random) -> list[SimulatedBroker
             "log.index.interval.bytes": interval_bytes,
             "metadata.log.max.record.bytes.between.snapshots": snapshot_bytes,
         }
+        if flushes:
+            settings["log.flush.interval.messages"] = "1"
         if node_id == NODES[0]:
             settings["listeners"] = f"PLAINTEXT://{name}:{PORT},CONTROLLER://{name}:{CONTROLLER_PORT}"
         else:
@@ -59,16 +63,18 @@ def make_cluster(simulation: Simulation, random: Random) -> list[SimulatedBroker
 async def replicated(simulation: Simulation) -> None:
     """The scenario of one seed."""
     random = simulation.chance.of("scenario")
-    brokers = make_cluster(simulation, random)
+    flushes = random.random() < 0.3
+    simulation.trace.add("every message is flushed" if flushes else "messages are not flushed")
+    brokers = make_cluster(simulation, random, flushes=flushes)
     for broker in brokers:
         await _started(broker)
-    load = Load(simulation, [(broker.name, PORT) for broker in brokers], is_kept=True, may_change=False)
+    load = Load(simulation, [(broker.name, PORT) for broker in brokers], is_kept=True, may_change=flushes)
     await load.create_topics(replicas=len(NODES))
     load.begin(random)
     if random.random() < 0.5:
         operator = load.client("operator")
         load.begin_one(operator, Operator(operator, [*PLAIN, *LEDGER, BRIEF, TABLE], NODES))
-    behind: list[SimulatedBroker] = []
+    behind: list[SimulatedBroker] | None = None if flushes else []
     for _ in range(random.randint(1, 5)):
         await asyncio.sleep(random.expovariate(0.7))
         await _disturb(simulation, brokers, load, random, behind)
@@ -99,21 +105,21 @@ async def _disturb(
     brokers: list[SimulatedBroker],
     load: Load,
     random: Random,
-    behind: list[SimulatedBroker],
+    behind: list[SimulatedBroker] | None,
 ) -> None:
     """One disturbance, and sometimes the end of those before it.
 
     ``behind`` are the brokers that have lost records with their power, and may have to be given them by the others:
     until then the others stay alive. Else all of those in sync could fail but the one that has lost something, and
-    Kafka, too, makes the last one in sync the leader again, whatever it has lost.
+    Kafka, too, makes the last one in sync the leader again, whatever it has lost. It is None where every message is
+    flushed: a broker loses nothing that matters then.
     """
     network = simulation.network
-    if have_caught_up(brokers):
+    if behind and have_caught_up(brokers):
         behind.clear()
     broker = random.choice(brokers)
-    kind = random.choice(
-        ("kill", "kill", "kill", "power", "power", "stop", "storm", "part", "cut off", "heal", "clock", "damage")
-    )
+    kinds = ("kill", "kill", "kill", "power", "power", "stop", "storm", "part", "cut off", "heal", "clock", "damage")
+    kind = random.choice(kinds if behind is not None else (*kinds, "power", "power", "power"))
     if kind == "storm":
         network.weather = replace(STORM, damage_share=0.2)
         await asyncio.sleep(random.uniform(0.1, 5.0))
@@ -135,8 +141,12 @@ async def _disturb(
         broker.set_clock()
     elif kind == "heal":
         network.heal_all()
+    elif kind == "power" and behind is None:
+        for one in random.sample(brokers, random.randint(1, len(brokers))):
+            if one.is_running:
+                one.cut_power()
     elif broker.is_running and not behind:
-        if kind == "power" and have_caught_up(brokers) and not _asks_for_an_isr(broker):
+        if kind == "power" and behind is not None and have_caught_up(brokers) and not _asks_for_an_isr(broker):
             # What it loses is on the others, and it does not lead before it has caught up.
             network.heal_all()
             trusted = _registration(brokers, broker)

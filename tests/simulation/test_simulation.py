@@ -33,6 +33,7 @@ def test_a_seed_is_the_same_run_in_every_process(scenario: str) -> None:
 BROKEN = {
     "records that are not synced": (
         "single-node",
+        0,
         """
 from tests.simulation.disk import SimulatedFile
 fsync = SimulatedFile.fsync
@@ -41,13 +42,24 @@ SimulatedFile.fsync = lambda file: None if "plain" in file.path else fsync(file)
     ),
     "acknowledgements that wait for no follower": (
         "replicated",
+        0,
         """
 from broker.replication.in_sync_replicas import InSyncReplicas
 InSyncReplicas.high_watermark = lambda isr, *, leaders_end_offset, **_: leaders_end_offset
 """,
     ),
+    "followers that are counted before they have flushed": (
+        "replicated",
+        # Before it two machines never lose their power in the right moment.
+        668,
+        """
+from broker.replication.replica_fetch import ReplicaFetch
+ReplicaFetch.is_flush_due = property(lambda fetch: False)
+""",
+    ),
     "followers that take damaged batches": (
         "replicated",
+        0,
         """
 from dataclasses import replace
 from broker.replication import replica_fetch
@@ -56,6 +68,7 @@ replica_fetch._CHECKED = replace(replica_fetch._CHECKED, checks_crc=False)
     ),
     "a cleaner that removes the last value of a key": (
         "replicated",
+        0,
         """
 from storage.cleaning.offset_map import OffsetMap
 get = OffsetMap.get
@@ -64,6 +77,9 @@ OffsetMap.get = lambda offsets, key: get(offsets, key) + 1
     ),
 }
 
+FOUND = 3
+"""The exit code of a process that has found what is broken; that of an exception is 1."""
+
 FIRST_FAILURE = """
 import logging
 from tests.simulation import system
@@ -71,7 +87,8 @@ system.install()
 logging.disable(logging.CRITICAL)
 {breaking}
 from tests.simulation.run import run_seed
-raise SystemExit(any("Broken" in run_seed("{scenario}", seed).failure for seed in range(200)))
+is_found = any("Broken" in run_seed("{scenario}", seed).failure for seed in range({first}, {first} + 200))
+raise SystemExit({FOUND} if is_found else 0)
 """
 
 
@@ -79,8 +96,8 @@ raise SystemExit(any("Broken" in run_seed("{scenario}", seed).failure for seed i
 @pytest.mark.sources_only
 @pytest.mark.parametrize("what", BROKEN)
 def test_it_finds(what: str) -> None:
-    scenario, breaking = BROKEN[what]
-    run("-c", FIRST_FAILURE.format(scenario=scenario, breaking=breaking), exit_code=1)
+    scenario, first, breaking = BROKEN[what]
+    run("-c", FIRST_FAILURE.format(scenario=scenario, first=first, breaking=breaking, FOUND=FOUND), exit_code=FOUND)
 
 
 def run(*arguments: str, exit_code: int = 0) -> str:
