@@ -3,7 +3,7 @@
 Records are acknowledged by all replicas in sync, two at least. So whatever is killed: an acknowledged record is in the
 log of every later leader, what a consumer has read stays as it was, and in the end all replicas have the same logs.
 
-In some runs every message is flushed. Then an acknowledged record stays even if all machines lose their power at once.
+In some runs the controller keeps eligible leader replicas (KIP-966). In some runs every message is flushed. Then an acknowledged record stays even if all machines lose their power at once.
 """
 
 import asyncio
@@ -11,11 +11,12 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from broker.metadata.image.features import ELIGIBLE_LEADERS_FEATURE
 from storage.batch.record_batch import computed_crc, read_header
 from storage.batch.records import iterate_records
 from storage.log import Log
 from tests.simulation.cluster import PORT, SimulatedBroker, require
-from tests.simulation.load import BRIEF, LEDGER, PATIENCE_S, PLAIN, STORM, TABLE, Load
+from tests.simulation.load import BRIEF, LEDGER, PATIENCE_S, PLAIN, STORM, TABLE, Load, finished
 from tests.simulation.network import Weather
 from tests.simulation.operator import Operator
 from tests.simulation.simulation import Broken, Simulation
@@ -69,6 +70,9 @@ async def replicated(simulation: Simulation) -> None:
     for broker in brokers:
         await _started(broker)
     load = Load(simulation, [(broker.name, PORT) for broker in brokers], is_kept=True, may_change=flushes)
+    if random.random() < 0.5:
+        updating = load.admin.finalise(ELIGIBLE_LEADERS_FEATURE, 1)
+        await finished(load.admin.process.spawn(updating, name="the update of a feature"))
     await load.create_topics(replicas=len(NODES))
     load.begin(random)
     if random.random() < 0.5:
