@@ -3,7 +3,8 @@
 Records are acknowledged by all replicas in sync, two at least. So whatever is killed: an acknowledged record is in the
 log of every later leader, what a consumer has read stays as it was, and in the end all replicas have the same logs.
 
-In some runs the controller keeps eligible leader replicas (KIP-966). In some runs every message is flushed. Then an acknowledged record stays even if all machines lose their power at once.
+In some runs the controller keeps eligible leader replicas (KIP-966). In some runs every message is flushed; then an
+acknowledged record stays even if all machines lose their power at once.
 """
 
 import asyncio
