@@ -125,7 +125,7 @@ class UnflushedOrders:
         broker.create_topic("orders", flush_messages=1)
         self._broker = broker
         self._replicas = broker.server.components.replicas
-        monkeypatch.setattr(self._replicas, "_flush", lambda partition: None)
+        monkeypatch.setattr(self._replicas, "flush", lambda partition: None)
 
     def flush(self) -> None:
         async def flush() -> None:

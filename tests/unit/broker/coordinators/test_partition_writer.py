@@ -137,7 +137,7 @@ class HeldFlushes:
     def __init__(self, broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
         self._broker = broker
         self._replicas = broker.server.components.replicas
-        monkeypatch.setattr(self._replicas, "_flush", lambda partition: None)
+        monkeypatch.setattr(self._replicas, "flush", lambda partition: None)
 
     def flush(self) -> None:
         async def flush() -> None:

@@ -285,7 +285,7 @@ def test_a_change_that_waits_for_a_flush_when_the_leadership_goes_is_answered(
     broker.create_topic(TOPIC, flush_messages=1)
     toy = Toy(broker)
     toy.start()
-    monkeypatch.setattr(broker.server.components.replicas, "_flush", lambda partition: None)
+    monkeypatch.setattr(broker.server.components.replicas, "flush", lambda partition: None)
     waiting = toy.put(("a", "1"), ("b", "2"))
     ended = toy.end_transaction(TransactionMarker(12, 3, True, 1))
     hand_over(broker, TOPIC, OTHER)

@@ -323,7 +323,7 @@ def test_the_group_may_go_to_another_node_while_its_partition_is_being_added(
     broker.create_topic(OFFSETS)
     client = TransactionalClient(broker).begun()
     replicas = broker.server.components.replicas
-    monkeypatch.setattr(replicas, "_flush", lambda partition: None)
+    monkeypatch.setattr(replicas, "flush", lambda partition: None)
     connection = broker.connect()
     connection.send(commit_request(client, orders, 0), 5)
     assert connection.has_no_answer()
