@@ -1,7 +1,8 @@
 """Finding the logs in a data directory at start, and dealing with the directories that are no partition's.
 
 <topic>-<partition>                 a log to open; a stray log, if the metadata does not know it or knows it under
-                                    another topic id; or if it names no topic, and a former topic had its name
+                                    another topic id; or if it names no topic, and a former topic had its name; or if
+                                    the metadata has it in another data directory, where it stands as well
 <topic>-<partition>.<id>-delete     it was being deleted when the last process ended, and goes on being deleted
 <topic>-<partition>.<id>-future     the copy of a log that was being moved: it is opened, too
 <topic>-<partition>.<id>-stray      a stray log that was set aside: it stays where it is
@@ -72,12 +73,13 @@ class LogFinder:
     Args:
         config_of: A topic's settings.
         is_ours: Whether the metadata knows a partition with this topic id (None: the directory names none).
+        assigned: The data directory in which the metadata has the log; None if it does not say.
         new_id: 32 hex digits, new each time.
         recovery: When logs are checked: see `storage.loading`.
         found: Called with a sentence for each file or directory that was damaged or out of place, and its repair.
     """
 
-    __slots__ = ("_config_of", "_files", "_found", "_is_ours", "_new_id", "_recovery")
+    __slots__ = ("_assigned", "_config_of", "_files", "_found", "_is_ours", "_new_id", "_recovery")
 
     def __init__(
         self,
@@ -85,6 +87,7 @@ class LogFinder:
         *,
         config_of: Callable[[str], LogConfig],
         is_ours: Callable[[TopicPartition, bytes | None], bool],
+        assigned: Callable[[TopicPartition], LogDir | None],
         new_id: Callable[[], str],
         recovery: str,
         found: Callable[[str], None],
@@ -92,6 +95,7 @@ class LogFinder:
         self._files = files
         self._config_of = config_of
         self._is_ours = is_ours
+        self._assigned = assigned
         self._new_id = new_id
         self._recovery = recovery
         self._found = found
@@ -119,6 +123,11 @@ class LogFinder:
                 is_future = fate == FUTURE
                 if (fate and not is_future) or not is_known:
                     self._set_aside(directory, name, topic_partition, topic_id, problem, is_known)
+                    continue
+                if not fate and (elsewhere := self._elsewhere(topic_partition, directory)) is not None:
+                    # A directory that had failed is back, and the replica was made anew in another one meanwhile.
+                    reason = f"the metadata has {topic_partition} in {elsewhere.path}, where it stands as well"
+                    self._make_stray(directory, topic_partition, path, reason)
                     continue
                 if problem:
                     self._found(f"{problem}: the topic id is the one that the metadata has")
@@ -169,6 +178,16 @@ class LogFinder:
             reason = f"the directory of {topic_partition} is called {topic_partition.dir_name}"
             if topic_id is not None:
                 raise WrongDirectory(f"{named}, and {reason}")
+        self._make_stray(directory, topic_partition, path, f"{named}, and {reason}")
+
+    def _make_stray(self, directory: LogDir, topic_partition: TopicPartition, path: str, why: str) -> None:
         stray_name = topic_partition.suffixed_dir_name(self._new_id(), STRAY)
         self._files.rename(path, f"{directory.path}/{stray_name}")
-        self._found(f"{named}, and {reason}: set aside as {stray_name}")
+        self._found(f"{why}: {path} is set aside as {stray_name}")
+
+    def _elsewhere(self, topic_partition: TopicPartition, directory: LogDir) -> LogDir | None:
+        """The other data directory in which the metadata has the log, if the log stands there."""
+        assigned = self._assigned(topic_partition)
+        if assigned is None or assigned is directory or assigned.has_failed:
+            return None
+        return assigned if self._files.exists(f"{assigned.path}/{topic_partition.dir_name}") else None

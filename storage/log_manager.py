@@ -5,6 +5,7 @@ Everything happens in the caller's thread; long work is handed out to be perform
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config.log_config import LogConfig
@@ -146,28 +147,30 @@ class LogManager:
         *,
         config_of: Callable[[str], LogConfig],
         is_ours: Callable[[TopicPartition, bytes | None], bool],
+        assigned: Callable[[TopicPartition], LogDir | None],
         new_id: Callable[[], str],
         recovery: str = AFTER_UNCLEAN_STOP,
     ) -> Iterator[FoundLog]:
         """The logs in all directories, to be opened with `open`; from here on a crash is unclean.
 
-        A partition that the metadata does not know, or knows under another topic id, is set aside as stray. What was
-        being deleted when the last process ended goes on being deleted: `take_pending_removals`. A directory that
-        cannot be read goes offline, and `failures` says why.
+        A partition that the metadata does not know, or knows under another topic id, or has in another directory where
+        it stands as well, is set aside as stray. What was being deleted when the last process ended goes on being
+        deleted: `take_pending_removals`. A directory that cannot be read goes offline, and `failures` says why.
 
         Args:
             config_of: A topic's settings.
             is_ours: Whether the metadata knows a partition with this topic id (None: the directory names none).
+            assigned: The data directory in which the metadata has a log; None if it does not say.
             new_id: 32 hex digits, new each time.
             recovery: `ottla.recovery`: whose segments are to be checked.
 
         Raises:
-            WrongDirectory: A directory that is no partition's, a partition in two data directories, or in one whose
-                name spells its number in another way.
+            WrongDirectory: A directory that is no partition's; a partition in two data directories, of which the
+                metadata names neither; a partition in a directory whose name spells its number in another way.
         """
         finder = LogFinder(
-            self._files, config_of=config_of, is_ours=is_ours, new_id=new_id, recovery=recovery,
-            found=self.findings.append,
+            self._files, config_of=config_of, is_ours=is_ours, assigned=assigned, new_id=new_id,
+            recovery=recovery, found=self.findings.append,
         )  # fmt: skip
         places: dict[TopicPartition, LogDir] = {}
         for directory in self._directories:
@@ -342,6 +345,25 @@ class LogManager:
         durably: bool = False,
     ) -> Log:
         """A new log in the directory ``path``; ``durably``: which is on the disk then, with the topic id."""
+        is_new = not self._files.exists(path)
+        try:
+            return self._made(path, topic_partition, topic_id, config, now_ms, durably=durably)
+        except (DiskFull, TooManyOpenFiles):
+            if is_new:  # the next attempt may be in another data directory, and the log must not stand in both
+                with suppress(StorageError):
+                    self._files.remove_tree(path)
+            raise
+
+    def _made(
+        self,
+        path: str,
+        topic_partition: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        durably: bool,
+    ) -> Log:
         self._files.make_directory(path)
         if topic_id is not None:
             write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", topic_id, fsync=durably)

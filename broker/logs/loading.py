@@ -17,6 +17,7 @@ from broker.runtime.clock import Clock
 from broker.runtime.worker_thread import MakeWorker, WorkerThread
 from config.log_config import LogConfig
 from storage.errors import LogDirFailed, StorageError
+from storage.log_dir import LogDir
 from storage.log_finder import FoundLog
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
@@ -101,13 +102,16 @@ class LogLoading:
         *,
         config_of: Callable[[str], LogConfig],
         is_ours: Callable[[TopicPartition, bytes | None], bool],
+        assigned: Callable[[TopicPartition], LogDir | None],
         new_id: Callable[[], str],
     ) -> None:
         """Open all logs; the arguments are those of `LogManager.find`. Raises `Stopped`, and the errors of
         `LogManager.find` and `open`."""
         log.info("loading logs from %s", ", ".join(self.stats))
         found: list[FoundLog] = []
-        for one in self._logs.find(config_of=config_of, is_ours=is_ours, new_id=new_id, recovery=self._recovery):
+        for one in self._logs.find(
+            config_of=config_of, is_ours=is_ours, assigned=assigned, new_id=new_id, recovery=self._recovery
+        ):
             found.append(one)
             stats = self.stats[one.directory.label]
             stats.logs_total += 1

@@ -54,6 +54,7 @@ from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.membership.cluster_membership import ClusterMembership
+    from broker.metadata.image.topics import PartitionImage, TopicImage
     from broker.peers.connector import Connector
     from broker.replication.isr_alteration import IsrAlterer
     from broker.server.broker_replication import BrokerReplication
@@ -262,9 +263,16 @@ class Startup:
         settings, ids = self._settings, self._services.ids
         topics = self._metadata.image.topics
 
-        def is_ours(topic_partition: TopicPartition, topic_id: bytes | None) -> bool:
+        def known(topic_partition: TopicPartition) -> tuple[TopicImage | None, PartitionImage | None]:
             topic = topics.by_name.get(topic_partition.topic)
-            partition = None if topic is None else topic.partition(topic_partition.partition)
+            return topic, None if topic is None else topic.partition(topic_partition.partition)
+
+        def assigned(topic_partition: TopicPartition) -> LogDir | None:
+            _, partition = known(topic_partition)
+            return None if partition is None else self._log_dirs.by_id.get(partition.directory_of(settings.node_id))
+
+        def is_ours(topic_partition: TopicPartition, topic_id: bytes | None) -> bool:
+            topic, partition = known(topic_partition)
             if topic is None or partition is None or topic_id not in (None, topic.topic_id):
                 return False
             if topic_id is None and topic.is_renewed:
@@ -280,7 +288,9 @@ class Startup:
             recovery=settings.ottla_recovery,
             stop=self._shutdown.asked,
         )
-        await loading.run(config_of=configs.topic_config, is_ours=is_ours, new_id=lambda: ids.uuid().hex())
+        await loading.run(
+            config_of=configs.topic_config, is_ours=is_ours, assigned=assigned, new_id=lambda: ids.uuid().hex()
+        )
         for directory, error in self._logs.take_failures():
             self._log_dirs.start_without(directory, error)
 

@@ -98,6 +98,8 @@ class SimulatedDisk:
         """How many bytes may still be written before the disk is full; None: any number."""
         self.failing: str | None = None
         """A file whose path ends so fails to be synced, and with it its data directory."""
+        self.lost: str | None = None
+        """A directory that is on a device which answers every access with an error."""
         self.locked: set[str] = set()
         """The lock files that are held; a process gives its locks back when it dies."""
 
@@ -106,7 +108,7 @@ class SimulatedDisk:
         survival = Chance(random.getrandbits(32))
         self.root = _left_of(self.root, survival, {})
         self.locked.clear()
-        self.bytes_left = None
+        self.bytes_left = self.lost = None
         self.trace.add(f"{self.name}: power cut", b"".join(_summary(self.root)))
 
     def tree(self) -> Iterator[tuple[str, MemoryFile]]:
@@ -191,7 +193,7 @@ class SimulatedFile(File):
         return self.node.size
 
     def pread(self, size: int, position: int) -> bytes:
-        self._files.check()
+        self._files.reach("reading", self.path)
         node = self.node
         end = min(position + size, node.size)
         if end <= position:
@@ -207,7 +209,7 @@ class SimulatedFile(File):
         """Everything is in memory."""
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        self._files.check()
+        self._files.reach("writing to", self.path)
         disk = self._files.disk
         written = bytes(data)
         if disk.bytes_left is not None:
@@ -231,7 +233,7 @@ class SimulatedFile(File):
         self.reserved_to = position + size
 
     def truncate(self, size: int) -> None:
-        self._files.check()
+        self._files.reach("truncating", self.path)
         self.reserved_to = 0
         node = self.node
         node.about_to_change(Truncate(size))
@@ -240,7 +242,7 @@ class SimulatedFile(File):
         self._files.disk.trace.add(f"truncate {self.path} to {size}")
 
     def fsync(self) -> None:
-        self._files.check()
+        self._files.reach("flushing", self.path)
         disk = self._files.disk
         disk.trace.add(f"sync {self.path}")
         if disk.failing is not None and self.path.endswith(disk.failing):
@@ -290,6 +292,13 @@ class SimulatedFileSystem(FileSystem):
         """Raise `MachineOff` if the process is dead."""
         if self.is_dead:
             raise MachineOff
+
+    def reach(self, doing: str, path: str) -> None:
+        """Raise LogDirFailed if the path is on a device that is lost, `MachineOff` if the process is dead."""
+        self.check()
+        lost = self.disk.lost
+        if lost is not None and (path == lost or path.startswith(f"{lost}/")):
+            raise _error(errno.EIO, doing, path)
 
     def die(self) -> None:
         """The process is dead: its locks are free."""
@@ -341,6 +350,7 @@ class SimulatedFileSystem(FileSystem):
         node.mtime_ms = modified_ms
 
     def list_directory(self, path: str) -> list[DirectoryEntry]:
+        self.reach("listing", path)
         node = self._found(path)
         if isinstance(node, MemoryFile):
             raise _error(errno.ENOTDIR, "listing", path)
@@ -361,6 +371,7 @@ class SimulatedFileSystem(FileSystem):
     # Opening and locking
 
     def _open(self, path: str, flags: int, mode: int = 0o644) -> File:
+        self.reach("opening", path)
         node = self._find(path)
         if flags & os.O_CREAT:
             parent, name = self._parent(path, "opening")
@@ -393,6 +404,7 @@ class SimulatedFileSystem(FileSystem):
     def make_directory(self, path: str) -> None:
         if isinstance(self._find(path), MemoryDirectory):
             return
+        self.reach("making", path)
         above = path.rstrip("/").rpartition("/")[0]
         if above:
             self.make_directory(above)
@@ -405,6 +417,7 @@ class SimulatedFileSystem(FileSystem):
         self.disk.trace.add(f"make {path}")
 
     def rename(self, path: str, new_path: str) -> None:
+        self.reach("renaming", path)
         node = self._found(path)
         parent, name = self._parent(path, "renaming")
         new_parent, new_name = self._parent(new_path, "renaming")
@@ -441,12 +454,14 @@ class SimulatedFileSystem(FileSystem):
         self._unlink(path, node)
 
     def _unlink(self, path: str, node: MemoryNode) -> None:
+        self.reach("removing", path)
         parent, name = self._parent(path, "removing")
         parent.about_to_change(NameChange("unlink", name, node))
         del parent.entries[name]
         self.disk.trace.add(f"remove {path}")
 
     def fsync_directory(self, path: str) -> None:
+        self.reach("flushing", path)
         node = self._found(path)
         assert isinstance(node, MemoryDirectory), path
         self.disk.trace.add(f"sync {path}/")

@@ -21,9 +21,13 @@ from tests.simulation.load import BRIEF, LEDGER, PATIENCE_S, PLAIN, STORM, TABLE
 from tests.simulation.network import Weather
 from tests.simulation.operator import Operator
 from tests.simulation.simulation import Broken, Simulation
+from tests.simulation.worker import Pace
 
 CONTROLLER_PORT: Final = 9093
 NODES: Final = (1, 2, 3)
+
+DIRECTORIES: Final = ("/data", "/more")
+"""Those of a broker with two of them, of which the second may be lost: the other one has the metadata, too."""
 
 SETTINGS: Final = {
     "controller.listener.names": "CONTROLLER",
@@ -42,12 +46,14 @@ def make_cluster(simulation: Simulation, random: Random, *, flushes: bool = Fals
     interval_bytes = str(random.choice((0, 200, 4_096)))
     snapshot_bytes = str(random.choice((2_000, 20_000_000)))
     segment_bytes = random.choice((1_000, 4_000, 100_000))
+    directories = random.choice(("/data", ",".join(DIRECTORIES)))
     brokers = []
     for node_id in NODES:
         name = f"broker-{node_id}"
         settings = {
             **SETTINGS,
             "node.id": str(node_id),
+            "log.dirs": directories,
             "log.index.interval.bytes": interval_bytes,
             "metadata.log.max.record.bytes.between.snapshots": snapshot_bytes,
         }
@@ -86,9 +92,16 @@ async def replicated(simulation: Simulation) -> None:
     simulation.network.heal_all()
     for broker in brokers:
         broker.check()
+        if broker.disk.lost is not None and broker.is_running:
+            broker.kill()  # a directory that has failed stays offline until the next start
+        broker.disk.lost = None
         if not broker.is_running:
             _start(broker)
-    await load.come_to_rest()
+    try:
+        await load.come_to_rest()
+    finally:
+        for broker in brokers:
+            broker.check()  # a broker that has ended by itself is why clients wait
     await _all_in_sync(brokers)
     await load.check()
     _compare_logs(brokers)
@@ -123,7 +136,8 @@ async def _disturb(
     if behind and have_caught_up(brokers):
         behind.clear()
     broker = random.choice(brokers)
-    kinds = ("kill", "kill", "kill", "power", "power", "stop", "storm", "part", "cut off", "heal", "clock", "damage")
+    kinds = ("kill", "kill", "kill", "power", "power", "stop", "storm", "part", "cut off", "heal", "clock", "damage",
+             "full disk", "slow disk", "lost disk")  # fmt: skip
     kind = random.choice(kinds if behind is not None else (*kinds, "power", "power", "power"))
     if kind == "storm":
         network.weather = replace(STORM, damage_share=0.2)
@@ -144,6 +158,17 @@ async def _disturb(
         network.weather = Weather()
     elif kind == "clock":
         broker.set_clock()
+    elif kind == "full disk" and _is_ready(broker):  # a start may need some space
+        broker.disk.bytes_left = random.randrange(3_000)
+        await asyncio.sleep(random.uniform(0.1, 6.0))
+        broker.disk.bytes_left = None
+    elif kind == "lost disk":
+        broker.disk.lost = DIRECTORIES[1]
+        await asyncio.sleep(random.uniform(0.1, 6.0))
+    elif kind == "slow disk":
+        broker.pace.slow_share = 0.8
+        await asyncio.sleep(random.uniform(0.1, 6.0))
+        broker.pace.slow_share = Pace().slow_share
     elif kind == "heal":
         network.heal_all()
     elif kind == "power" and behind is None:
@@ -186,6 +211,10 @@ def _registration(brokers: list[SimulatedBroker], broker: SimulatedBroker) -> tu
         return None
     found = controller.metadata.image.cluster.brokers[broker.node_id]
     return found.broker_epoch, found.fenced
+
+
+def _is_ready(broker: SimulatedBroker) -> bool:
+    return broker.server is not None and broker.server.readiness.is_ready
 
 
 def have_caught_up(brokers: list[SimulatedBroker]) -> bool:

@@ -24,14 +24,18 @@ class Broker:
         self.paths = paths
         self.files = FaultyFileSystem()
         self.ids = dict(IDS)
+        self.assigned: dict[TopicPartition, Path] = {}
+        """In which directory the metadata has a log."""
 
     def start(self) -> LogManager:
         self.manager = LogManager(self.files, [LogDir.lock(self.files, str(path)) for path in self.paths])
+        directories = {directory.path: directory for directory in self.manager.directories}
         numbers = iter(range(1000))
         load_all(
             self.manager,
             config_of=lambda topic: CONFIG,
             is_ours=lambda tp, topic_id: self.ids.get(tp.topic) == topic_id,
+            assigned=lambda tp: directories.get(str(self.assigned.get(tp))),
             new_id=lambda: f"{next(numbers):032x}",
         )
         return self.manager

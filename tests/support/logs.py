@@ -12,6 +12,7 @@ from storage.batch.validation import ValidatedBatch
 from storage.errors import LogDirFailed
 from storage.loading import AFTER_UNCLEAN_STOP, LoadReport, open_log
 from storage.log import Log
+from storage.log_dir import LogDir
 from storage.log_manager import LogManager
 from storage.open_files import OpenFiles
 from storage.topic_partition import TopicPartition
@@ -126,12 +127,15 @@ def load_all(
     *,
     config_of: Callable[[str], LogConfig],
     is_ours: Callable[[TopicPartition, bytes | None], bool],
+    assigned: Callable[[TopicPartition], LogDir | None] = lambda _: None,
     new_id: Callable[[], str] = lambda: "ab" * 16,
     now_ms: int = T,
     recovery: str = AFTER_UNCLEAN_STOP,
 ) -> None:
     """Open all logs in a manager's directories, as a start does, without threads."""
-    found = list(manager.find(config_of=config_of, is_ours=is_ours, new_id=new_id, recovery=recovery))
+    found = list(
+        manager.find(config_of=config_of, is_ours=is_ours, assigned=assigned, new_id=new_id, recovery=recovery)
+    )
     for one in found:
         for _ in manager.open(one, now_ms):
             pass

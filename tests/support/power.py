@@ -133,7 +133,9 @@ class PoweredStorage:
             properties = MetaProperties(cluster_id="c" * 22, node_id=1, directory_id=b"d" * 16)
             self.directory.write_properties(properties, "today")
         self._manager = manager = LogManager(self.files, [self.directory], most_open_files=6)
-        for found in manager.find(config_of=lambda topic: CONFIG, is_ours=self._is_ours, new_id=self._unique_id):
+        for found in manager.find(
+            config_of=lambda topic: CONFIG, is_ours=self._is_ours, assigned=lambda _: None, new_id=self._unique_id
+        ):
             for _ in manager.open(found, T):
                 pass
         manager.loaded()

@@ -71,7 +71,7 @@ def test_a_stop_before_all_logs_are_loaded_keeps_what_was_known(broker: Broker) 
     broker.create(ORDERS).start_offset_to(1)
     broker.stop()
     manager = LogManager(broker.files, [LogDir.lock(broker.files, str(broker.paths[0]))])
-    next(manager.find(config_of=lambda t: CONFIG, is_ours=lambda tp, i: True, new_id=lambda: ""))
+    next(manager.find(config_of=lambda t: CONFIG, is_ours=lambda *_: True, assigned=lambda _: None, new_id=lambda: ""))
     close_all(manager)
     manager.leave()
     log = broker.start().get(ORDERS)
@@ -94,6 +94,53 @@ def test_a_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
         single.stop()
     with pytest.raises(WrongDirectory, match=r"orders-0 stands in .*/a and in .*/b"):
         broker.start()
+
+
+@pytest.mark.parametrize("assigned", ["a", "b"])
+def test_of_a_partition_in_two_directories_the_log_counts_that_the_metadata_has(tmp_path: Path, assigned: str) -> None:
+    """A directory that had failed is back, and the replica has been made anew in the other one meanwhile."""
+    broker = Broker(tmp_path / "a", tmp_path / "b")
+    for path in broker.paths:
+        single = Broker(path)
+        single.start()
+        append(single.create(ORDERS), path.name.encode())
+        single.stop()
+    broker.assigned[ORDERS] = tmp_path / assigned
+    log = broker.start().get(ORDERS)
+    assert log is not None
+    assert values_in(log) == [assigned.encode()]
+    (other,) = {"a", "b"} - {assigned}
+    assert [path.name for path in (tmp_path / other).glob("orders-0*")] == [f"orders-0.{0:032x}-stray"]
+    assert broker.manager.findings == [
+        f"the metadata has orders-0 in {tmp_path / assigned}, where it stands as well: {tmp_path / other}/orders-0 is "
+        f"set aside as orders-0.{0:032x}-stray"
+    ]
+
+
+def test_a_log_that_is_not_where_the_metadata_has_it_counts_all_the_same(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "a", tmp_path / "b")
+    single = Broker(tmp_path / "a")
+    single.start()
+    append(single.create(ORDERS), b"moved")
+    single.stop()
+    broker.assigned[ORDERS] = tmp_path / "b"
+    log = broker.start().get(ORDERS)
+    assert log is not None
+    assert values_in(log) == [b"moved"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "suffix"), [("write", "partition.metadata.tmp"), ("make", ".log"), ("make", ".timeindex")]
+)
+def test_a_log_that_cannot_be_made_leaves_nothing_in_its_directory(tmp_path: Path, operation: str, suffix: str) -> None:
+    """The next attempt may be in another directory."""
+    broker = Broker(tmp_path / "a", tmp_path / "b")
+    broker.start()
+    broker.files.fail(operation, errno.ENOSPC, suffix=suffix)
+    with pytest.raises(DiskFull):
+        broker.create(ORDERS)
+    assert list(tmp_path.glob("*/orders-0")) == []
+    append(broker.create(ORDERS), b"a")
 
 
 def test_new_logs_go_where_fewest_are(tmp_path: Path) -> None:

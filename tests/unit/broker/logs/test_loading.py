@@ -90,7 +90,12 @@ class Node:
             )
             beside = asyncio.ensure_future(meanwhile(loading, stop)) if meanwhile else None
             try:
-                await loading.run(config_of=lambda _: CONFIG, is_ours=lambda *_: True, new_id=lambda: "ab" * 16)
+                await loading.run(
+                    config_of=lambda _: CONFIG,
+                    is_ours=lambda *_: True,
+                    assigned=lambda _: None,
+                    new_id=lambda: "ab" * 16,
+                )
             finally:
                 if beside:
                     await beside
