@@ -51,7 +51,7 @@ InSyncReplicas.high_watermark = lambda isr, *, leaders_end_offset, **_: leaders_
     "followers that are counted before they have flushed": (
         "replicated",
         # Before it two machines never lose their power in the right moment.
-        668,
+        298,
         """
 from broker.replication.replica_fetch import ReplicaFetch
 ReplicaFetch.is_flush_due = property(lambda fetch: False)
