@@ -1,10 +1,11 @@
-"""Operator: moves partitions to other brokers and has their preferred leaders elected, while the run lasts."""
+"""Operator: moves partitions to other brokers, replicas to other directories, and has preferred leaders elected."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
+from protocol.messages.log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from protocol.messages.reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
 from tests.simulation.client import SimulatedClient
 from tests.simulation.cluster import require
@@ -17,8 +18,16 @@ FEWEST_REPLICAS: Final = 2
 class Operator:
     """Does one thing after the other, until it is told to stop."""
 
-    def __init__(self, client: SimulatedClient, partitions: Sequence[Partition], node_ids: Sequence[int]) -> None:
+    def __init__(
+        self,
+        client: SimulatedClient,
+        partitions: Sequence[Partition],
+        node_ids: Sequence[int],
+        log_dirs: Sequence[str],
+    ) -> None:
+        """``log_dirs``: the data directories of each broker."""
         self._client = client
+        self._log_dirs = log_dirs
         self._partitions = partitions
         self._node_ids = node_ids
         self.is_over = False
@@ -29,7 +38,10 @@ class Operator:
         while not self.is_over:
             for _ in range(random.randint(1, 8)):
                 await self._client.pause()
-            if random.random() < 0.7:
+            chance = random.random()
+            if chance < 0.3 and len(self._log_dirs) > 1:
+                await self._move()
+            elif chance < 0.7:
                 await self._reassign()
             else:
                 await self._elect()
@@ -59,6 +71,22 @@ class Operator:
             require(
                 answer.error_code != ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"a reassignment of {topic}-{index} was answered with UNKNOWN_SERVER_ERROR",
+            )
+
+    async def _move(self) -> None:
+        """Move a broker's replica to one of its data directories, in which it may be already."""
+        random = self._client.random
+        topic, index = random.choice(self._partitions)
+        of_dir = AlterReplicaLogDirsRequest.Dir
+        request = AlterReplicaLogDirsRequest(
+            dirs=[of_dir(path=random.choice(self._log_dirs), topics=[of_dir.Topic(name=topic, partitions=[index])])]
+        )
+        answer = await self._client.ask(self._client.any_broker, request, AlterReplicaLogDirsResponse, version=2)
+        if answer is not None:
+            codes = [one.error_code for each in answer.results for one in each.partitions]
+            require(
+                ErrorCode.UNKNOWN_SERVER_ERROR not in codes,
+                f"a move of {topic}-{index} was answered with UNKNOWN_SERVER_ERROR",
             )
 
     async def _elect(self) -> None:

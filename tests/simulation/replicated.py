@@ -84,7 +84,8 @@ async def replicated(simulation: Simulation) -> None:
     load.begin(random)
     if random.random() < 0.5:
         operator = load.client("operator")
-        load.begin_one(operator, Operator(operator, [*PLAIN, *LEDGER, BRIEF, TABLE], NODES))
+        log_dirs = brokers[0].settings.log_dirs
+        load.begin_one(operator, Operator(operator, [*PLAIN, *LEDGER, BRIEF, TABLE], NODES, log_dirs))
     behind: list[SimulatedBroker] | None = None if flushes else []
     for _ in range(random.randint(1, 5)):
         await asyncio.sleep(random.expovariate(0.7))
