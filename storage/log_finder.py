@@ -126,8 +126,8 @@ class LogFinder:
                     continue
                 if not fate and (elsewhere := self._elsewhere(topic_partition, directory)) is not None:
                     # A directory that had failed is back, and the replica was made anew in another one meanwhile.
-                    reason = f"the metadata has {topic_partition} in {elsewhere.path}, where it stands as well"
-                    self._make_stray(directory, topic_partition, path, reason)
+                    why = f"{path} is not where the metadata has it, in {elsewhere.path}, and it stands there as well"
+                    self._make_stray(directory, topic_partition, path, why)
                     continue
                 if problem:
                     self._found(f"{problem}: the topic id is the one that the metadata has")
@@ -183,7 +183,7 @@ class LogFinder:
     def _make_stray(self, directory: LogDir, topic_partition: TopicPartition, path: str, why: str) -> None:
         stray_name = topic_partition.suffixed_dir_name(self._new_id(), STRAY)
         self._files.rename(path, f"{directory.path}/{stray_name}")
-        self._found(f"{why}: {path} is set aside as {stray_name}")
+        self._found(f"{why}: set aside as {stray_name}")
 
     def _elsewhere(self, topic_partition: TopicPartition, directory: LogDir) -> LogDir | None:
         """The other data directory in which the metadata has the log, if the log stands there."""
