@@ -126,7 +126,7 @@ class LogFinder:
                     continue
                 if not fate and (elsewhere := self._elsewhere(topic_partition, directory)) is not None:
                     # A directory that had failed is back, and the replica was made anew in another one meanwhile.
-                    why = f"{path} is not where the metadata has it, in {elsewhere.path}, and it stands there as well"
+                    why = f"{path} is a second log of {topic_partition}, which the metadata has in {elsewhere.path}"
                     self._make_stray(directory, topic_partition, path, why)
                     continue
                 if problem:

@@ -112,8 +112,8 @@ def test_of_a_partition_in_two_directories_the_log_counts_that_the_metadata_has(
     (other,) = {"a", "b"} - {assigned}
     assert [path.name for path in (tmp_path / other).glob("orders-0*")] == [f"orders-0.{0:032x}-stray"]
     assert broker.manager.findings == [
-        f"{tmp_path / other}/orders-0 is not where the metadata has it, in {tmp_path / assigned}, and it stands there as "
-        f"well: set aside as orders-0.{0:032x}-stray"
+        f"{tmp_path / other}/orders-0 is a second log of orders-0, which the metadata has in {tmp_path / assigned}: "
+        f"set aside as orders-0.{0:032x}-stray"
     ]
 
 
