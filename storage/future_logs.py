@@ -58,7 +58,7 @@ class FutureLog:
 class LogExchange:
     """The two renames with which a future log takes the place of its partition's log."""
 
-    __slots__ = ("_files", "current", "deleted", "final", "future")
+    __slots__ = ("_files", "current", "deleted", "final", "future", "is_leaving")
 
     def __init__(self, files: FileSystem, *, current: str, deleted: str, future: str, final: str) -> None:
         self._files = files
@@ -66,6 +66,8 @@ class LogExchange:
         self.deleted = deleted
         self.future = future
         self.final = final
+        self.is_leaving = True
+        """Whether it is the log's directory that is renamed, not yet the copy's: an error is of that data directory."""
 
     def perform(self) -> None:
         """Rename both directories, durably and in this order. May run in another thread.
@@ -76,6 +78,7 @@ class LogExchange:
         try:
             self._files.rename(self.current, self.deleted)
             self._files.fsync_directory(_above(self.current))
+            self.is_leaving = False
             self._files.rename(self.future, self.final)
             self._files.fsync_directory(_above(self.future))
         except FileNotFoundError as error:

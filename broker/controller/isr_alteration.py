@@ -103,14 +103,25 @@ class IsrPlanner:
             or (is_recovering and (len(brokers) > 1 or partition.leader_recovery_state == RECOVERED))
         ):
             return ErrorCode.INVALID_REQUEST
-        if not all(self._is_eligible(replica.broker_id, replica.broker_epoch) for replica in new_isr):
+        if not all(self._is_eligible(partition, replica.broker_id, replica.broker_epoch) for replica in new_isr):
             return ErrorCode.INELIGIBLE_REPLICA
         return ErrorCode.NONE
 
-    def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+    def _is_eligible(self, partition: PartitionImage, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a replica can be in sync, for all that the controller knows.
+
+        A fetch may still be on its way when the replica's directory has failed. Kafka's controller does not look at
+        directories here, and a replica that cannot lead may become the last one in sync.
+        """
         broker = self._view.broker(broker_id)
         return (
-            broker is not None and self._view.is_active(broker_id) and broker_epoch in (ANY_EPOCH, broker.broker_epoch)
+            broker is not None
+            and self._view.is_active(broker_id)
+            and broker_epoch in (ANY_EPOCH, broker.broker_epoch)
+            and (
+                broker_id in partition.isr
+                or self._view.has_online_directory(broker_id, partition.directory_of(broker_id))
+            )
         )
 
 

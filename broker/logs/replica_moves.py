@@ -22,7 +22,7 @@ from broker.runtime.clock import Clock, Ids
 from broker.runtime.rate import SimpleRate
 from broker.runtime.worker_thread import MakeWorker, WorkerThread
 from storage.errors import DiskFull, FilesRemoved, LogDirFailed, StorageError, TooManyOpenFiles
-from storage.future_logs import FutureLog
+from storage.future_logs import FutureLog, LogExchange
 from storage.log import Log
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
@@ -64,7 +64,7 @@ def as_storage_error(error: StorageError | FileNotFoundError) -> StorageError:
 class Move:
     """One replica on its way to another data directory."""
 
-    __slots__ = ("future", "is_asked", "is_assigned", "is_waiting_logged", "log")
+    __slots__ = ("exchange", "future", "is_asked", "is_assigned", "is_waiting_logged", "log")
 
     def __init__(self, moved: Log, future: FutureLog) -> None:
         self.log = moved
@@ -73,6 +73,8 @@ class Move:
         """Whether the controller was told of the new directory."""
         self.is_assigned = False
         """Whether the controller has answered."""
+        self.exchange: LogExchange | None = None
+        """The last attempt to let the copy take the log's place."""
         self.is_waiting_logged = False
         """Whether it has been logged that the move waits for space."""
 
@@ -366,7 +368,9 @@ class ReplicaMoves:
                 await self._pause(RETRY_MS)
                 self._is_wanted.set()
             elif self._is_wanted_still(move):
-                self._fail(move, as_storage_error(error), is_of_source=copying.is_reading)
+                exchange = move.exchange
+                is_of_source = copying.is_reading if exchange is None else exchange.is_leaving
+                self._fail(move, as_storage_error(error), is_of_source=is_of_source)
         else:
             self._after(move, partition)
 
@@ -383,7 +387,7 @@ class ReplicaMoves:
         await self._save_log_starts(future.directory)
         if self._logs.get(topic_partition) is not moved or self._logs.futures.get(topic_partition) is not future:
             return  # a directory has failed
-        exchange = self._logs.futures.begin_exchange(moved, future, self._ids.uuid().hex())
+        exchange = move.exchange = self._logs.futures.begin_exchange(moved, future, self._ids.uuid().hex())
         await worker.run(exchange.perform)
         if self._logs.get(topic_partition) is not moved:
             return

@@ -10,7 +10,11 @@ from tests.simulation.history import History, Partition
 class Deleter:
     """Deletes what was acknowledged up to some offset, until it is told to stop."""
 
-    def __init__(self, client: SimulatedClient, history: History, partitions: list[Partition]) -> None:
+    def __init__(
+        self, client: SimulatedClient, history: History, partitions: list[Partition], *, is_for_good: bool
+    ) -> None:
+        """``is_for_good``: whether no record that was deleted may come back."""
+        self._is_for_good = is_for_good
         self._client = client
         self._history = history
         self._partitions = partitions
@@ -45,7 +49,7 @@ class Deleter:
             found.error_code != ErrorCode.UNKNOWN_SERVER_ERROR,
             f"a deletion of records of {partition} was answered with UNKNOWN_SERVER_ERROR",
         )
-        if found.error_code == ErrorCode.NONE:
+        if found.error_code == ErrorCode.NONE and self._is_for_good:
             history.begins_at = max(history.begins_at, found.low_watermark)
-        else:
+        elif found.error_code != ErrorCode.NONE:
             self._client.forget(topic)

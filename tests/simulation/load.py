@@ -68,6 +68,8 @@ class Load:
     """Whether the run allows for no loss of acknowledged records."""
     may_change: bool
     """Whether a record that was read may be lost, and another stand in its place."""
+    deletes_for_good: bool = True
+    """Whether no record that DeleteRecords has deleted may come back."""
     admin: SimulatedClient = field(init=False)
     history: History = field(default_factory=History)
     clients: list[str] = field(default_factory=list)
@@ -123,7 +125,7 @@ class Load:
                 self.begin_one(one, Member(one, history, [*PLAIN, *LEDGER], is_kept=is_kept))
         if random.random() < 0.4:
             one = self.client("deleter")
-            self.begin_one(one, Deleter(one, history, PLAIN))
+            self.begin_one(one, Deleter(one, history, PLAIN, is_for_good=self.deletes_for_good))
         if random.random() < 0.3:
             one = self.client("recreator")
             self.begin_one(one, Recreator(one, replicas=self._replicas, is_kept=is_kept))

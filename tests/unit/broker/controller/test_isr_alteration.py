@@ -5,7 +5,7 @@ import pytest
 from protocol.errors import ErrorCode as E
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.records.cluster_metadata import PartitionChangeRecord
-from tests.unit.broker.controller.cluster import OWN, Cluster
+from tests.unit.broker.controller.cluster import OWN, Cluster, directory
 
 Topic = AlterPartitionRequest.Topic
 
@@ -87,6 +87,20 @@ def test_a_broker_that_is_fenced_gets_into_no_isr():
     assert result(cluster.alter_isr([2, 3]))[0] is E.INELIGIBLE_REPLICA
     third.heartbeat()
     assert result(cluster.alter_isr([2, 3]))[0] is E.NONE
+
+
+def test_a_replica_whose_directory_has_failed_gets_into_no_isr():
+    """A fetch that was on its way told the leader that it has caught up (replicated seeds 80000491 and 80001680)."""
+    cluster = Cluster()
+    cluster.broker(2)
+    third = cluster.broker(3, directories=2)
+    topic_id = cluster.topic("orders", [2, 3]).topic_id
+    assert third.assign(directory(3, 1), (topic_id, 0)) == [E.NONE]
+    third.heartbeat(offline=[directory(3, 1)])
+    assert cluster.leader_and_isr() == (2, 0, [2])
+
+    assert result(cluster.alter_isr([2, 3]))[0] is E.INELIGIBLE_REPLICA
+    assert cluster.leader_and_isr() == (2, 0, [2])
 
 
 def test_a_broker_that_shuts_down_gets_into_no_isr(cluster_of_two):

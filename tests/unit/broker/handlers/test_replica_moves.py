@@ -408,6 +408,25 @@ def test_a_directory_that_fails_ends_the_move_to_it(
     assert broker.log("orders").log_end_offset == 2
 
 
+@pytest.mark.parametrize(("operation", "suffix"), [("rename", "two/orders-0"), ("fsync", "two")])
+def test_a_directory_that_fails_when_the_replica_leaves_it_fails_and_not_the_other_one(
+    broker: InProcessBroker, files: FaultyFileSystem, operation: str, suffix: str
+) -> None:
+    """The other one may have the metadata, and would end the broker (replicated seed 80002107)."""
+    broker.create_topic("orders")
+    broker.produce("orders", b"first")
+    moved(broker, "two")
+    files.fail(operation, errno.EIO, suffix=suffix)
+
+    assert move(broker, "one") == E.NONE
+    until(broker, lambda: not broker.server.components.logs.futures.all())
+
+    codes = [one.error_code for one in broker.ask(DescribeLogDirsRequest(topics=None), 4).results]
+    assert codes == [E.NONE, E.KAFKA_STORAGE_ERROR, E.NONE]
+    answer = broker.ask(produce_request("orders", produced([record(b"second")])), 9)
+    assert answer.responses[0].partition_responses[0].error_code == E.KAFKA_STORAGE_ERROR
+
+
 def test_a_directory_that_fails_behind_the_assignment_takes_no_replica_with_it(
     broker: InProcessBroker, files: FaultyFileSystem
 ) -> None:
