@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from broker.controller.directories import is_online
 from broker.metadata.cache import MetadataCache
 from broker.metadata.loader import MetadataLoader
 from protocol.errors import ErrorCode
@@ -121,6 +122,10 @@ class Walk:
             self.cluster.check_sessions()
             self.look()
 
+    def is_online(self, partition, broker):
+        """Whether the directory of a replica is one that its broker has."""
+        return is_online(partition.directory_of(broker), self.cluster.image.cluster.brokers[broker].log_dirs)
+
     def alter_isr(self):
         name, index, partition = self.any_partition()
         if partition.leader not in self.alive:
@@ -128,7 +133,11 @@ class Walk:
         isr = [broker for broker in partition.replicas if broker == partition.leader or self.random.random() < 0.7]
         before = set(partition.isr)
         answer = self.cluster.alter_isr(isr, name, index)
-        eligible = {broker for broker in isr if self.is_active(broker)}
+        eligible = {
+            broker
+            for broker in isr
+            if self.is_active(broker) and (broker in before or self.is_online(partition, broker))
+        }
         if answer.error_code in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED):
             assert eligible == set(isr)
             logs = self.logs.setdefault((name, index), {})
