@@ -21,8 +21,14 @@ PORT: Final = 9092
 MOST_HOURS_WRONG: Final = 6
 """How far a machine's wall clock may be from the right time, fast or slow."""
 
+LOSABLE: Final = "/more"
+"""The data directory that may be lost: the other one has the metadata, too."""
+
+LOG_DIRS: Final = ("/data", f"/data,{LOSABLE}")
+"""The data directories of a broker, as a setting."""
+
 COMMON: Final = {
-    "log.dirs": "/data",
+    "log.dirs": LOG_DIRS[0],
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "num.io.threads": "2",

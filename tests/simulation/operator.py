@@ -12,7 +12,7 @@ from tests.simulation.cluster import require
 from tests.simulation.history import Partition
 
 FEWEST_REPLICAS: Final = 2
-"""As many as have to be in sync."""
+"""As many as have to be in sync, where there are so many brokers."""
 
 
 class Operator:
@@ -50,7 +50,8 @@ class Operator:
         """Move a partition, or call a move off. What is not answered may be carried out or not."""
         random = self._client.random
         topic, index = random.choice(self._partitions)
-        replicas = random.sample(self._node_ids, random.randint(FEWEST_REPLICAS, len(self._node_ids)))
+        most = len(self._node_ids)
+        replicas = random.sample(self._node_ids, random.randint(min(FEWEST_REPLICAS, most), most))
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=2_000,
             topics=[

@@ -16,7 +16,7 @@ from broker.metadata.image.features import ELIGIBLE_LEADERS_FEATURE
 from storage.batch.record_batch import computed_crc, read_header
 from storage.batch.records import iterate_records
 from storage.log import Log
-from tests.simulation.cluster import PORT, SimulatedBroker, require
+from tests.simulation.cluster import LOG_DIRS, LOSABLE, PORT, SimulatedBroker, require
 from tests.simulation.load import BRIEF, LEDGER, PATIENCE_S, PLAIN, STORM, TABLE, Load, finished
 from tests.simulation.network import Weather
 from tests.simulation.operator import Operator
@@ -25,9 +25,6 @@ from tests.simulation.worker import Pace
 
 CONTROLLER_PORT: Final = 9093
 NODES: Final = (1, 2, 3)
-
-DIRECTORIES: Final = ("/data", "/more")
-"""Those of a broker with two of them, of which the second may be lost: the other one has the metadata, too."""
 
 SETTINGS: Final = {
     "controller.listener.names": "CONTROLLER",
@@ -46,14 +43,14 @@ def make_cluster(simulation: Simulation, random: Random, *, flushes: bool = Fals
     interval_bytes = str(random.choice((0, 200, 4_096)))
     snapshot_bytes = str(random.choice((2_000, 20_000_000)))
     segment_bytes = random.choice((1_000, 4_000, 100_000))
-    directories = random.choice(("/data", ",".join(DIRECTORIES)))
+    log_dirs = random.choice(LOG_DIRS)
     brokers = []
     for node_id in NODES:
         name = f"broker-{node_id}"
         settings = {
             **SETTINGS,
             "node.id": str(node_id),
-            "log.dirs": directories,
+            "log.dirs": log_dirs,
             "log.index.interval.bytes": interval_bytes,
             "metadata.log.max.record.bytes.between.snapshots": snapshot_bytes,
         }
@@ -166,7 +163,7 @@ async def _disturb(
         await asyncio.sleep(random.uniform(0.1, 6.0))
         broker.disk.bytes_left = None
     elif kind == "lost disk":
-        broker.disk.lost = DIRECTORIES[1]
+        broker.disk.lost = LOSABLE
         await asyncio.sleep(random.uniform(0.1, 6.0))
     elif kind == "slow disk":
         broker.pace.slow_share = 0.8

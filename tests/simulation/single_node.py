@@ -4,9 +4,10 @@ import asyncio
 from enum import Enum
 from random import Random
 
-from tests.simulation.cluster import PORT, SimulatedBroker
-from tests.simulation.load import STORM, Load
+from tests.simulation.cluster import LOG_DIRS, LOSABLE, PORT, SimulatedBroker
+from tests.simulation.load import BRIEF, LEDGER, PLAIN, STORM, TABLE, Load
 from tests.simulation.network import Weather
+from tests.simulation.operator import Operator
 from tests.simulation.simulation import Simulation
 from tests.simulation.worker import Pace
 
@@ -29,6 +30,7 @@ async def single_node(simulation: Simulation) -> None:
     simulation.trace.add(f"setting {setting.value}")
     settings = {
         "node.id": "1",
+        "log.dirs": random.choice(LOG_DIRS),
         "log.index.interval.bytes": str(random.choice((0, 200, 4_096))),
         "metadata.log.max.record.bytes.between.snapshots": str(random.choice((2_000, 20_000_000))),
     }
@@ -45,6 +47,10 @@ async def single_node(simulation: Simulation) -> None:
     )
     await load.create_topics()
     load.begin(random)
+    if random.random() < 0.3:
+        operator = load.client("operator")
+        log_dirs = broker.settings.log_dirs
+        load.begin_one(operator, Operator(operator, [*PLAIN, *LEDGER, BRIEF, TABLE], [1], log_dirs))
     for _ in range(random.randint(1, 4)):
         await asyncio.sleep(random.expovariate(1.0))
         await _disturb(simulation, broker, load, random, cuts_power=setting is not Setting.KILLS)
@@ -63,7 +69,8 @@ async def _disturb(
 ) -> None:
     """One disturbance; the broker runs again behind it."""
     powers = ("power",) * 4 if cuts_power else ()
-    kind = random.choice(("kill", "kill", "stop", "storm", "partition", "slow disk", "full disk", "clock", *powers))
+    kinds = ("kill", "kill", "stop", "storm", "partition", "slow disk", "full disk", "lost disk", "clock", *powers)
+    kind = random.choice(kinds)
     if kind == "slow disk":
         broker.pace.slow_share = 0.8
         if random.random() < 0.5:
@@ -90,6 +97,10 @@ async def _disturb(
         await asyncio.sleep(random.uniform(0.1, 8.0))
         simulation.network.heal_all()
         return
+    if kind == "lost disk":
+        broker.disk.lost = LOSABLE
+        await asyncio.sleep(random.uniform(0.1, 5.0))
+        broker.disk.lost = None  # its directory stays offline until the next start
     if kind == "stop":
         await _stop(broker, random)
     else:
