@@ -44,11 +44,17 @@ def make_cluster(simulation: Simulation, random: Random, *, flushes: bool = Fals
     snapshot_bytes = str(random.choice((2_000, 20_000_000)))
     segment_bytes = random.choice((1_000, 4_000, 100_000))
     log_dirs = random.choice(LOG_DIRS)
+    fetchers = {
+        "num.replica.fetchers": str(random.choice((1, 1, 3))),
+        "replica.fetch.max.bytes": str(random.choice((1_048_576, 200))),
+        "replica.fetch.response.max.bytes": str(random.choice((10_485_760, 1_000))),
+    }
     brokers = []
     for node_id in NODES:
         name = f"broker-{node_id}"
         settings = {
             **SETTINGS,
+            **fetchers,
             "node.id": str(node_id),
             "log.dirs": log_dirs,
             "log.index.interval.bytes": interval_bytes,
