@@ -12,6 +12,7 @@ from broker.replication.replica_fetch import Append, BeginAnew, Truncate, append
 from broker.replication.replica_fetcher import FollowedPartition
 from broker.replication.traffic import ReplicaStats, count_followed
 from broker.runtime.clock import Clock
+from broker.runtime.worker_thread import WorkerThread
 from storage.errors import StorageError
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
@@ -28,6 +29,7 @@ class FollowerLogs:
         *,
         clock: Clock,
         logs: LogManager,
+        housekeeper: WorkerThread,
         log_starts: LogStartCheckpoints,
         find: Callable[[str, int], Partition | None],
         appended: Callable[[Partition], None],
@@ -40,6 +42,7 @@ class FollowerLogs:
         Args:
             clock: the time.
             logs: has the checkpoints.
+            housekeeper: the thread that writes all checkpoints.
             log_starts: saves the log starts that a truncation changes.
             find: the partition of this broker, None if there is none any more.
             appended: called when a partition has new records, or another high watermark or log start.
@@ -50,6 +53,7 @@ class FollowerLogs:
         """
         self._clock = clock
         self._logs = logs
+        self._housekeeper = housekeeper
         self._log_starts = log_starts
         self._find = find
         self._appended = appended
@@ -72,6 +76,10 @@ class FollowerLogs:
             if isinstance(step, Append):
                 self._append(partition, step)
             else:
+                if isinstance(step, BeginAnew) or step.offset < partition.log.log_end_offset:
+                    await self._lower_recovery_point(partition, step.offset)
+                    if self._followed(followed) is not partition:
+                        return False
                 self._stop_cleaning(topic_partition)
                 change = self._logs.truncate_to if isinstance(step, Truncate) else self._logs.truncate_fully_to
                 change(topic_partition, step.offset, self._clock.now_ms())
@@ -84,6 +92,20 @@ class FollowerLogs:
             raise
         self._appended(partition)
         return isinstance(step, Append) and partition.log.log_start_offset != log_start_offset
+
+    async def _lower_recovery_point(self, partition: Partition, offset: int) -> None:
+        """Let the checkpoint vouch for nothing that is about to be cut off.
+
+        Else the log would go on, after a crash, where the checkpoint says, and lack what is below."""
+        log = partition.log
+        while self._logs.get(log.topic_partition) is log:
+            write = self._logs.begin_truncation(log.topic_partition, offset)
+            if write is None:
+                break
+            lowered = log.recovery_point
+            await self._housekeeper.run(write.perform)
+            if log.recovery_point <= lowered:
+                break  # else a flush was done meanwhile
 
     async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
         """Part of `StepPerformer`: an answer to DeleteRecords waits for it."""

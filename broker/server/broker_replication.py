@@ -71,6 +71,7 @@ class BrokerReplication:
             performer=FollowerLogs(
                 clock=clock,
                 logs=logs,
+                housekeeper=services.housekeeper,
                 log_starts=LogStartCheckpoints(logs, services.housekeeper),
                 find=replicas.find,
                 appended=replicas.followed,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dev.broker_process import BrokerProcess
+from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.messages.client_quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 from protocol.messages.metadata import MetadataRequest
@@ -56,6 +57,7 @@ def test_a_client_is_throttled_alike_behind_each_handover(shared: SharedDirector
 
 
 def alter(broker: Visitor, entity: Mapping[str, str | None], **values: float | None) -> None:
+    """Alter quotas, and wait until the broker describes them so, which may be after its answer."""
     of_entry = AlterClientQuotasRequest.Entry
     entry = of_entry(
         entity=[of_entry.Entity(entity_type=kind, entity_name=name) for kind, name in entity.items()],
@@ -63,6 +65,13 @@ def alter(broker: Visitor, entity: Mapping[str, str | None], **values: float | N
     )
     (result,) = broker.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1).entries
     assert result.error_code == ErrorCode.NONE, result.error_message
+    name = tuple(sorted(entity.items()))
+
+    def is_there() -> bool:
+        found = {key: value for each, key, value in described(broker) if each == name}
+        return all(found.get(key) == value for key, value in values.items())
+
+    until(is_there, f"the quotas of {name}")
 
 
 def described(broker: Visitor) -> set[tuple[Any, ...]]:
