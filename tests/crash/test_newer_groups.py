@@ -21,6 +21,10 @@ TOPIC, GROUP, PARTITIONS = "orders", "readers", 12
 MEMBERS = int(os.environ.get("OTTLA_TEST_GROUP_MEMBERS", "20"))
 KILLS = int(os.environ.get("OTTLA_TEST_GROUP_KILLS", "2"))
 
+REBALANCE_TIMEOUT_MS = 10_000
+"""librdkafka 2.16.0 never acknowledges a revocation if the broker dies while it looks up the offsets of the partitions
+that it keeps: it waits for the lookup, which has failed. After this time the broker takes the partitions from it."""
+
 SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "300",
     "group.consumer.heartbeat.interval.ms": "300",
@@ -64,7 +68,12 @@ def storm(broker: BrokerProcess, members: list[SeenMember]) -> None:
 
     def enter(instance_id: str | None) -> SeenMember:
         membership = Membership(
-            group=GROUP, topics=(TOPIC,), protocol="consumer", instance_id=instance_id, commits="after each poll"
+            group=GROUP,
+            topics=(TOPIC,),
+            protocol="consumer",
+            instance_id=instance_id,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            commits="after each poll",
         )
         everyone.append(SeenMember(client, membership))
         return everyone[-1]
@@ -91,7 +100,8 @@ def storm(broker: BrokerProcess, members: list[SeenMember]) -> None:
     wait_until("reading", lambda: _read(everyone) >= {b"%d" % number for number in range(produced)})
     wait_until("committing", lambda: _is_committed(client))
     wait_until("the log to be what the broker knows", lambda: _stored(broker) == _described(broker))
-    assert len(_described(broker)["members"]) >= len(members)
+    hanging = KILLS  # a client that hangs does not join again, either: `REBALANCE_TIMEOUT_MS`
+    assert len(_described(broker)["members"]) >= len(members) - hanging
 
 
 def _is_shut_out(member: Seen) -> bool:

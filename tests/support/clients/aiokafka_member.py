@@ -42,6 +42,8 @@ class GroupConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         }
         if membership.assignor is not None:
             options["partition_assignment_strategy"] = [ASSIGNORS[membership.assignor]]
+        if membership.rebalance_timeout_ms is not None:
+            options["max_poll_interval_ms"] = membership.rebalance_timeout_ms
         if membership.session_timeout_ms is not None:
             options["session_timeout_ms"] = membership.session_timeout_ms
         if membership.heartbeat_ms is not None:

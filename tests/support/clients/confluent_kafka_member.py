@@ -51,6 +51,8 @@ class GroupConsumer:
             options["group.protocol"] = "consumer"
         if membership.assignor is not None:
             options["partition.assignment.strategy"] = membership.assignor
+        if membership.rebalance_timeout_ms is not None:
+            options["max.poll.interval.ms"] = membership.rebalance_timeout_ms
         if membership.session_timeout_ms is not None:
             options["session.timeout.ms"] = membership.session_timeout_ms
         if membership.heartbeat_ms is not None:

@@ -41,6 +41,8 @@ class Membership:
     assignor: Literal["range", "roundrobin", "cooperative-sticky"] | None = None
     session_timeout_ms: int | None = None
     heartbeat_ms: int | None = QUICK_HEARTBEAT_MS
+    rebalance_timeout_ms: int | None = None
+    """How long the member may take to give partitions up; clients call it the longest time between polls."""
     commits: Commits = "by itself"
     without_offset: Literal["earliest", "fail"] = "earliest"
     """Where the member begins to read a partition without a committed offset."""
