@@ -10,6 +10,7 @@ from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.features import UpdateFeaturesRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from tests.support.raw_client import RawClient
@@ -167,7 +168,11 @@ class WireMember(ShareMember):
         self.connection.close()
 
     def join(self) -> None:
-        """Be a member that has been assigned the topic's partitions; or go on as a member, if it was one before."""
+        """Be a member that has been assigned the topic's partitions; or go on as a member, if it was one before.
+
+        As a client does, it looks for the coordinator first: that makes the groups' topic on a fresh broker.
+        """
+        self.connection.ask(FindCoordinatorRequest(coordinator_keys=[self.group_id]), 4)
         until(self._beat, f"partitions of {self.topic} for {self.member_id}")
 
     def take(self, count: int) -> list[tuple[int, int, int]]:
