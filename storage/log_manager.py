@@ -347,40 +347,28 @@ class LogManager:
         """A new log in the directory ``path``; ``durably``: which is on the disk then, with the topic id."""
         is_new = not self._files.exists(path)
         try:
-            return self._made(path, topic_partition, topic_id, config, now_ms, durably=durably)
+            self._files.make_directory(path)
+            if topic_id is not None:
+                write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", topic_id, fsync=durably)
+            if durably:
+                self._files.fsync_directory(path.rpartition("/")[0])
+            return open_log(
+                self._files,
+                path,
+                topic_partition=topic_partition,
+                config=config,
+                now_ms=now_ms,
+                topic_id=topic_id,
+                open_files=self._open_files,
+                producer_id_expiration_ms=self.producer_id_expiration_ms,
+                chance=self._chance,
+                walk_all_records=self._walk_all_records,
+            )
         except (DiskFull, TooManyOpenFiles):
             if is_new:  # the next attempt may be in another data directory, and the log must not stand in both
                 with suppress(StorageError):
                     self._files.remove_tree(path)
             raise
-
-    def _made(
-        self,
-        path: str,
-        topic_partition: TopicPartition,
-        topic_id: bytes | None,
-        config: LogConfig,
-        now_ms: int,
-        *,
-        durably: bool,
-    ) -> Log:
-        self._files.make_directory(path)
-        if topic_id is not None:
-            write_topic_id(self._files, f"{path}/{PARTITION_METADATA}", topic_id, fsync=durably)
-        if durably:
-            self._files.fsync_directory(path.rpartition("/")[0])
-        return open_log(
-            self._files,
-            path,
-            topic_partition=topic_partition,
-            config=config,
-            now_ms=now_ms,
-            topic_id=topic_id,
-            open_files=self._open_files,
-            producer_id_expiration_ms=self.producer_id_expiration_ms,
-            chance=self._chance,
-            walk_all_records=self._walk_all_records,
-        )
 
     def emptiest(self) -> LogDir:
         """The directory with the fewest logs of those that can be used and are not cordoned. Raises LogDirFailed.

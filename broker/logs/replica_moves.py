@@ -74,7 +74,7 @@ class Move:
         self.is_assigned = False
         """Whether the controller has answered."""
         self.exchange: LogExchange | None = None
-        """The last attempt to let the copy take the log's place."""
+        """The renames of the attempt under way to let the copy take the log's place, if it has got so far."""
         self.is_waiting_logged = False
         """Whether it has been logged that the move waits for space."""
 
@@ -355,6 +355,7 @@ class ReplicaMoves:
         """Let the copy take the log's place. What is appended meanwhile waits."""
         moved, topic_partition = move.log, move.topic_partition
         partition = self._replicas.find(*topic_partition)
+        move.exchange = None
         moved.hold()
         moved.is_being_cleaned = True  # retention leaves the segments alone
         self._logs.exchanged.add(topic_partition)

@@ -427,6 +427,25 @@ def test_a_directory_that_fails_when_the_replica_leaves_it_fails_and_not_the_oth
     assert answer.responses[0].partition_responses[0].error_code == E.KAFKA_STORAGE_ERROR
 
 
+def test_a_directory_that_fails_behind_an_exchange_that_waited_for_space_is_the_one_that_fails(
+    broker: InProcessBroker, files: FaultyFileSystem
+) -> None:
+    broker.create_topic("orders")
+    broker.produce("orders", b"first")
+    moved(broker, "two")
+    files.fail("rename", errno.ENOSPC, suffix="two/orders-0")
+    assert move(broker, "three") == E.NONE
+    until(broker, lambda: not files.disk.faults)
+
+    broker.produce("orders", b"second")
+    files.fail("fsync", errno.EIO, suffix="00000000000000000000.log")  # of the copy, before the next exchange
+    until(broker, lambda: not broker.server.components.logs.futures.all())
+
+    codes = [one.error_code for one in broker.ask(DescribeLogDirsRequest(topics=None), 4).results]
+    assert codes == [E.NONE, E.NONE, E.KAFKA_STORAGE_ERROR]
+    assert broker.produce("orders", b"third") == 2
+
+
 def test_a_directory_that_fails_behind_the_assignment_takes_no_replica_with_it(
     broker: InProcessBroker, files: FaultyFileSystem
 ) -> None:
