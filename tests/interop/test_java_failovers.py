@@ -21,7 +21,7 @@ from tests.interop.conftest import installed
 from tests.interop.programs import Running
 from tests.support.clients import Place, Record, connect
 from tests.support.clients.transactions import FENCE, read
-from tests.support.clusters import Admin, Primary, numbers_in
+from tests.support.clusters import Admin, Primary, await_in_sync, numbers_in
 from tests.support.raw_client import RawClient
 
 CLIENTS: Final = Path(__file__).with_name("FailOverClients.java")
@@ -75,25 +75,26 @@ class Told:
             found[int(partition)].append(int(number))
         return found
 
-    def go_on(self) -> None:
-        """Wait until all clients have got further, in both partitions."""
-        before = self._counts()
-        until(lambda: all(now >= then + 20 for now, then in zip(self._counts(), before, strict=True)), "all go on")
+    def go_on(self, since: str) -> None:
+        """Wait until all clients have got further, in both partitions. A failure names the clients that have not."""
+        wanted = {what: count + 20 for what, count in self._counts().items()}
 
-    def _counts(self) -> list[int]:
-        acknowledged, seen = self.numbers("acknowledged"), self.numbers("read")
-        of_partitions = [len(each[partition]) for each in (acknowledged, seen) for partition in PARTITIONS]
-        return [*of_partitions, len(self.of("committed"))]
+        def late() -> list[str]:
+            return [what for what, count in self._counts().items() if count < wanted[what]]
 
+        try:
+            until(lambda: not late())
+        except AssertionError:
+            raise AssertionError(f"since {since} these did not go on: {', '.join(late())}") from None
 
-def are_in_sync(cluster: Cluster) -> None:
-    """Wait until both nodes know that everything is in sync: one of them may not have heard yet that it was not."""
-    topics = (PLAIN, TRANSACTIONAL, *INTERNAL)
-    for number in BOTH:
-        admin = Admin(cluster.nodes[number].bootstrap)
-        admin.until(
-            lambda admin=admin: all(isr == BOTH for topic in topics for isr in admin.isrs(topic)), "all is in sync"
-        )
+    def _counts(self) -> dict[str, int]:
+        of_partitions = {
+            f"{word} in partition {partition}": len(numbers[partition])
+            for word in ("acknowledged", "read")
+            for numbers in (self.numbers(word),)
+            for partition in PARTITIONS
+        }
+        return {**of_partitions, "committed": len(self.of("committed"))}
 
 
 def elect_preferred(node: BrokerProcess) -> None:
@@ -111,7 +112,7 @@ def test_default_clients_go_through_the_end_of_each_node(cluster: Cluster) -> No
         admin.create(topic, turns)
     with Running([*command, bootstrap, "readers", PLAIN, TRANSACTIONAL]) as clients:
         told = Told(clients)
-        told.go_on()
+        told.go_on("the start")
         for number, end in ENDS:
             node = cluster.nodes[number]
             if end == "stops":
@@ -119,11 +120,11 @@ def test_default_clients_go_through_the_end_of_each_node(cluster: Cluster) -> No
             else:
                 node.kill()
             if end == "stops" or not has_the_controller(node):
-                told.go_on()
+                told.go_on(f"node {number} {end}")
             node.start()
-            are_in_sync(cluster)
+            await_in_sync(cluster.nodes, PLAIN, TRANSACTIONAL, *INTERNAL)
             elect_preferred(node)
-            told.go_on()
+            told.go_on(f"node {number} is back")
         acknowledged = told.numbers("acknowledged")
         until(
             lambda: all(set(acknowledged[one]) <= set(told.numbers("read")[one]) for one in PARTITIONS),

@@ -15,7 +15,7 @@ from tests.interop import programs
 from tests.interop.clusters import CLUSTER, KafkaNode
 from tests.interop.conftest import installed
 from tests.interop.java_tools import ADDRESS_AFTER_SUBCOMMAND, CLASSES, JavaTools
-from tests.support.clusters import PATIENCE_S, Admin, Load, numbers_in
+from tests.support.clusters import PATIENCE_S, Admin, Load, await_in_sync, numbers_in
 
 OTTLA: Final = {
     "controller.listener.names": "CONTROLLER",
@@ -124,14 +124,14 @@ def test_partitions_of_both_are_in_sync_through_deaths_and_stops(ottla: BrokerPr
     loads = [Load(both, TOPIC, partition=partition, acks="all", rate_s=200) for partition in (0, 1)]
     for load in loads:
         load.wait_for(100)
-    admin.until(lambda: admin.isrs(TOPIC) == [{1, 2}, {1, 2}], "both are in sync")
+    await_in_sync({1: ottla, 2: kafka}, TOPIC)
 
     # Ottla dies and comes back: the same leader of the quorum in another epoch.
     ottla.kill()
     ottla.start()
     for load in loads:
         load.wait_for(100)
-    admin.until(lambda: admin.isrs(TOPIC) == [{1, 2}, {1, 2}], "both are in sync again")
+    await_in_sync({1: ottla, 2: kafka}, TOPIC)
 
     # Kafka stops in order, and hands over. It returns without its copy of the metadata: a snapshot is its beginning.
     kafka.stop()

@@ -17,9 +17,8 @@ from tests.interop.clusters import Cluster
 from tests.interop.conftest import installed
 from tests.interop.test_kafka_streams import APPLICATION, COUNTS, LINES, PLACES, Lines, Watcher
 from tests.interop.test_streams_groups import Application, counted
-from tests.support.clusters import Admin
+from tests.support.clusters import Admin, await_in_sync
 from tests.support.share_moves import (
-    BOTH,
     FIRST,
     SECOND,
     SETTINGS,
@@ -83,10 +82,7 @@ def test_words_are_counted_exactly_once_whoever_coordinates_and_whoever_dies(clu
                 node.stop()
             watcher.await_counts(watcher.seen + 100, instance)
             node.start()
-            admin.until(
-                lambda: all(isr == BOTH for topic in (*topics, *OF_THE_APPLICATION) for isr in admin.isrs(topic)),
-                f"{victim} is in sync again",
-            )
+            await_in_sync(cluster.nodes, *topics, *OF_THE_APPLICATION)
         lines.stop()
         watcher.await_counts(lines.words.total(), instance)
     assert lines.failures == []

@@ -13,6 +13,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from dev.broker_process import BrokerProcess, port_below_client_ports
+from dev.waiting import until
+from protocol.messages.metadata import MetadataRequest
+from tests.support.raw_client import RawClient
 
 PATIENCE_S: Final = 90.0
 
@@ -144,6 +147,25 @@ class Admin:
         while not condition():
             assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
             time.sleep(0.05)
+
+
+def await_in_sync(nodes: Mapping[int, BrokerProcess], *topics: str) -> None:
+    """Wait until each node itself knows that all partitions of the topics are in sync on all nodes.
+
+    A client is not enough: a client asks any broker, and a broker may not have heard yet that a node had left the ISR.
+    Only a node that has come back is sure to know.
+    """
+    asked = MetadataRequest(
+        topics=[MetadataRequest.Topic(name=topic) for topic in topics], allow_auto_topic_creation=False
+    )
+
+    def knows(node: BrokerProcess) -> bool:
+        with RawClient(node.bootstrap) as raw:
+            partitions = [partition for topic in raw.ask(asked, 12).topics for partition in topic.partitions]
+        return len(partitions) >= len(topics) and all(set(one.isr_nodes) == set(nodes) for one in partitions)
+
+    for number, node in nodes.items():
+        until(lambda node=node: knows(node), f"node {number} knows that {', '.join(topics)} are in sync")  # type: ignore[misc]
 
 
 class Load:
