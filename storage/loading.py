@@ -6,6 +6,7 @@
    and cut at the first bad batch; segments behind that go.
 4. Log end, leader epochs, producers and start offset are brought in line with what is left. The log never ends below
    its recovery point: offsets that were on disk are not given to other records, even if the disk has lost the first.
+   Where records are lost, the log knows from which offset on: a follower fetches them again.
 
 An index that is there and wrong is found out when it is used: see `storage.segment_search`.
 """
@@ -77,6 +78,8 @@ class LoadReport:
     recovered_from_offset: int = -1
     """The base offset of the first segment that was checked; -1 if the log was stopped in order."""
     log_end_offset: int = 0
+    lost_from: int = -1
+    """The first offset whose record was on disk, and is lost; -1 if no such record is."""
     findings: list[str] = field(default_factory=list)
     """One sentence for each damage: where it was found, and what was cut or rebuilt."""
 
@@ -196,6 +199,7 @@ def load_log(
         log_end_offset=log_end_offset,
         high_watermark=min(max(high_watermark, log_start_offset), log_end_offset),
         cleaned_to=cleaned_to,
+        lost_from=None if report.lost_from < 0 else report.lost_from,
         walk_all_records=walk_all_records,
         was_clean=was_clean,
     )
@@ -359,8 +363,10 @@ class _Loading:
             )  # fmt: skip
             self._report.bytes_recovered += segment.size
             self._producers_are_at = found.next_offset
+            for first_offset, end_offset in found.lost:
+                self._note_lost(first_offset, end_offset)
             if found.cut_reason:
-                self._cut(number, found)
+                self._cut(number, found, following)
             elif following is not None:
                 self._mind_the_gap(number, found.next_offset, following)
             finish_segment(segment, found)
@@ -393,7 +399,15 @@ class _Loading:
             )
             if next_offset >= self._durable_offset:
                 sentence += self._drop_behind(number)
+            else:
+                self._note_lost(next_offset, following.base_offset)
             self._found(sentence)
+
+    def _note_lost(self, first_offset: int, end_offset: int) -> None:
+        """Records of these offsets, ``end_offset`` not among them, were on disk, and are lost; called as they rise."""
+        first_offset = max(first_offset, self.log_start_offset)
+        if first_offset < end_offset and self._report.lost_from < 0:
+            self._report.lost_from = first_offset
 
     def _drop_behind(self, number: int) -> str:
         """Remove the segments behind number ``number``; returns what was removed, as the end of a sentence.
@@ -411,7 +425,7 @@ class _Loading:
         self._report.bytes_cut += bytes_dropped
         return f", and the {len(dropped)} segments behind it with {bytes_dropped} bytes"
 
-    def _cut(self, number: int, found: Recovered) -> None:
+    def _cut(self, number: int, found: Recovered, following: Segment | None) -> None:
         """Report what was cut off a segment. Above the recovery point, the segments behind it are removed too."""
         segment = self.segments[number]
         sentence = (
@@ -421,6 +435,8 @@ class _Loading:
         self._report.bytes_cut += found.bytes_cut
         if found.next_offset >= self._durable_offset:
             sentence += self._drop_behind(number)
+        elif following is not None:
+            self._note_lost(found.next_offset, following.base_offset)
         self._found(sentence)
 
     def _end_at(self, end_offset: int | None) -> None:
@@ -443,6 +459,7 @@ class _Loading:
                 f"{self._directory} ends at offset {known_end}, and was on disk up to {self._recovery_point}: "
                 f"what is between is lost, and the log goes on at {self._recovery_point}"
             )
+            self._note_lost(known_end, self._recovery_point)
             if self.segments and self.segments[-1].size == 0:
                 self.segments.pop().files.discard()
             elif self.segments:

@@ -43,8 +43,8 @@ class Log:
     __slots__ = (
         "_closed_end_offset", "_config", "_flushing", "_local", "_may_have_aborted", "_roll_after_ms", "_snapshots",
         "_staging", "_walk_all_records", "_write", "cleaned_to", "directory", "given_up", "held", "high_watermark",
-        "is_being_cleaned", "leader_epochs", "log_end_offset", "log_start_offset", "producers", "rules", "segments",
-        "stage", "stage_marker", "stage_trusted", "stats", "topic_id", "topic_partition",
+        "is_being_cleaned", "leader_epochs", "log_end_offset", "log_start_offset", "lost_from", "producers", "rules",
+        "segments", "stage", "stage_marker", "stage_trusted", "stats", "topic_id", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +60,7 @@ class Log:
         log_end_offset: int,
         high_watermark: int,
         cleaned_to: int | None,
+        lost_from: int | None,
         walk_all_records: bool,
         was_clean: bool,
     ) -> None:
@@ -81,6 +82,9 @@ class Log:
         """Records that retention has removed though they were not archived."""
         self.cleaned_to = cleaned_to
         """The offset up to which the cleaner has come; None if it has never cleaned this log."""
+        self.lost_from = lost_from
+        """The first offset whose record the disk had lost when the log was opened; None if it has lost none. A follower
+        fetches again from there on."""
         self.is_being_cleaned = False
         """Whether the cleaner is at work on the log's segments: retention leaves them alone."""
         self._snapshots = local.snapshots
@@ -547,6 +551,8 @@ class Log:
         self._closed_end_offset = -1
         if self.cleaned_to is not None:
             self.cleaned_to = min(self.cleaned_to, end_offset)
+        if self.lost_from is not None and end_offset <= self.lost_from:
+            self.lost_from = None
         self.log_end_offset = self._staging.next_offset = end_offset
         self.high_watermark = min(max(self.high_watermark, self.log_start_offset), end_offset)
         self._roll_after_ms = roll_after_ms(self._config, self.segments.active.jitter)

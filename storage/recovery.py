@@ -28,6 +28,8 @@ class Recovered(NamedTuple):
     bytes_cut: int
     cut_reason: str
     """Why the segment was cut, as the end of a sentence; empty if it was not."""
+    lost: Sequence[tuple[int, int]]
+    """The offsets of batches that are damaged and were left in the segment: first, and behind the last."""
 
 
 def recover_segment(
@@ -63,7 +65,7 @@ def recover_segment(
     segment.size = walk.position
     segment.end_walk(walk)
     yield walk.position - reported
-    return Recovered(walk.next_offset, found_bytes - walk.position, walk.problem)
+    return Recovered(walk.next_offset, found_bytes - walk.position, walk.problem, walk.lost)
 
 
 def finish_segment(segment: Segment, found: Recovered) -> None:

@@ -181,19 +181,25 @@ class Segment:
         self._bytes_since_index_entry = 0
 
     def cut_to(self, position: int, next_offset: int) -> None:
-        """Remove the batches from ``position`` on, where the first one at or above ``next_offset`` begins."""
+        """Remove the batches from ``position`` on, where the first batch at or above ``next_offset`` begins, and the
+        damage before it."""
         self.offset_index.cut_from(next_offset)
         self.time_index.cut_from(next_offset)
         self.transaction_index.cut_from(next_offset)
         self.offset_index.trim()
         self.time_index.trim()
-        self.files.log_file().truncate(position)
-        self.size = position
-        self.forget_recent_batches()
         self._search.forget_last_found()
+        self._shorten(position)
+        self._shorten(self._healed(lambda: self._search.end_of_batches(self.size)))
+        self.forget_recent_batches()
         self._bytes_since_index_entry = 0
         self._largest = self._find_largest()
         self._first_timestamp = None
+
+    def _shorten(self, size: int) -> None:
+        if size < self.size:
+            self.files.log_file().truncate(size)
+            self.size = size
 
     def _find_largest(self) -> TimestampOffset:
         """Find the largest timestamp in the time index and in the batches behind its last entry."""

@@ -186,6 +186,18 @@ class SegmentSearch:
 
         Raises CorruptIndex.
         """
+        walk, max_timestamp = self._walk_tail(end)
+        return Tail(walk.next_offset, max_timestamp) if walk.position == end else None
+
+    def end_of_batches(self, end: int) -> int:
+        """Where the last batch before ``end`` ends, in bytes: less than ``end`` if other bytes follow.
+
+        Raises CorruptIndex.
+        """
+        return self._walk_tail(end)[0].position
+
+    def _walk_tail(self, end: int) -> tuple[BatchWalk, int]:
+        """A walk that is over, and the largest timestamp that it met."""
         files = self._files
         position, entry_offset = 0, None
         if files.offset_index.entries:
@@ -207,4 +219,4 @@ class SegmentSearch:
             max_timestamp = max(max_timestamp, header.max_timestamp)
         if entry_offset is not None:
             raise self._contradiction(entry_offset, position, end)
-        return Tail(walk.next_offset, max_timestamp) if walk.position == end else None
+        return walk, max_timestamp

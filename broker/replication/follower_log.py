@@ -1,6 +1,7 @@
 """FollowerLogs: changes the logs of followed partitions as their fetches decide (a `StepPerformer`)."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -16,6 +17,8 @@ from broker.runtime.worker_thread import WorkerThread
 from storage.errors import StorageError
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
 
 WRITE_ENDS_MS: Final = 5
 """How often it is looked whether a write of the time as a leader has ended, which is in a thread."""
@@ -80,6 +83,11 @@ class FollowerLogs:
                     await self._lower_recovery_point(partition, step.offset)
                     if self._followed(followed) is not partition:
                         return False
+                if partition.log.lost_from == step.offset:
+                    log.warning(
+                        "%s: records from offset %d on are fetched again from node %d, since the disk has lost some",
+                        topic_partition, step.offset, partition.leader,
+                    )  # fmt: skip
                 self._stop_cleaning(topic_partition)
                 change = self._logs.truncate_to if isinstance(step, Truncate) else self._logs.truncate_fully_to
                 change(topic_partition, step.offset, self._clock.now_ms())
@@ -97,14 +105,14 @@ class FollowerLogs:
         """Let the checkpoint vouch for nothing that is about to be cut off.
 
         Else the log would go on, after a crash, where the checkpoint says, and lack what is below."""
-        log = partition.log
-        while self._logs.get(log.topic_partition) is log:
-            write = self._logs.begin_truncation(log.topic_partition, offset)
+        followed = partition.log
+        while self._logs.get(followed.topic_partition) is followed:
+            write = self._logs.begin_truncation(followed.topic_partition, offset)
             if write is None:
                 break
-            lowered = log.recovery_point
+            lowered = followed.recovery_point
             await self._housekeeper.run(write.perform)
-            if log.recovery_point <= lowered:
+            if followed.recovery_point <= lowered:
                 break  # else a flush was done meanwhile
 
     async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:

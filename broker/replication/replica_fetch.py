@@ -4,6 +4,7 @@
                              ├── DivergingEpoch ───────── Truncate, and fetch again
                              ├── OFFSET_OUT_OF_RANGE ──── AskOffset: the leader's end ── behind ours: Truncate
                              │                                  └── its start ── beyond our end: BeginAnew
+                             ├── ours has lost records ── Truncate, where the first is lost, and fetch again
                              ├── a later epoch ────────── AwaitMetadata: a new epoch makes a new ReplicaFetch
                              └── any other error ──────── BackOff
 
@@ -47,7 +48,7 @@ class Append(NamedTuple):
 
 
 class Truncate(NamedTuple):
-    """Remove everything at and above the offset, which the leader does not have."""
+    """Remove everything at and above the offset: the leader does not have it, or this broker's disk has lost some."""
 
     offset: int
 
@@ -104,12 +105,14 @@ class ReplicaFetch:
         return self._log.due_flush_offset > self._log.recovery_point
 
     def request(self, partition: int, max_bytes: int) -> FetchRequest.Topic.Partition:
-        """What is asked next: up to ``max_bytes`` of records behind the log's end, one batch at least."""
+        """What is asked next: up to ``max_bytes`` of records behind the log's end, one batch at least.
+
+        A log whose disk has lost records ends for the leader where the first is lost."""
         log = self._log
         return FetchRequest.Topic.Partition(
             partition=partition,
             current_leader_epoch=self._leader_epoch,
-            fetch_offset=log.log_end_offset,
+            fetch_offset=log.log_end_offset if log.lost_from is None else log.lost_from,
             last_fetched_epoch=log.leader_epochs.latest,
             log_start_offset=log.log_start_offset,
             partition_max_bytes=max_bytes,
@@ -119,6 +122,8 @@ class ReplicaFetch:
     def answered(self, answer: FetchResponse.Response.Partition) -> Step:
         """What follows from the leader's answer to the last `request`."""
         code = answer.error_code
+        if self._log.lost_from is not None and code in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
+            return Truncate(self._log.lost_from)
         if code == ErrorCode.NONE:
             if answer.diverging_epoch.epoch >= 0:
                 return self._diverging(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)

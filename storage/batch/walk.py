@@ -119,7 +119,7 @@ class BatchWalk:
 
     __slots__ = (
         "_chunk_bytes", "_first_chunk_bytes", "_pass_over", "_policy", "_read", "chunk", "damage", "durable_offset",
-        "end", "fault", "header", "most_offset", "next_offset", "position", "problem",
+        "end", "fault", "header", "lost", "most_offset", "next_offset", "position", "problem",
     )  # fmt: skip
 
     def __init__(
@@ -152,6 +152,8 @@ class BatchWalk:
         """The fault in words."""
         self.damage: list[str] = []
         """What was stepped over, a sentence each."""
+        self.lost: list[tuple[int, int]] = []
+        """The offsets that were stepped over: first, and behind the last."""
 
     def __iter__(self) -> Iterator[StoredBatch]:
         policy, pass_over = self._policy, self._pass_over
@@ -222,6 +224,7 @@ class BatchWalk:
             if header is not None and _is_credible(read, header, from_position, end, from_offset, most_offset):
                 self.position += header.size
                 self.next_offset = header.next_offset
+                self.lost.append((from_offset, header.next_offset))
                 self.damage.append(
                     f"position {from_position}, offsets {from_offset} to {header.last_offset}: {problem}; it is left so"
                 )
@@ -229,6 +232,8 @@ class BatchWalk:
             found = find_batch(read, from_position + 1, end, end, next_offset=from_offset, most_offset=most_offset)
             if found is not None:
                 self.position, following = found
+                if following.base_offset > from_offset:
+                    self.lost.append((from_offset, following.base_offset))
                 lost = f"offsets {from_offset} to {following.base_offset - 1} cannot be read, "
                 self.damage.append(
                     f"position {from_position}: {problem}; {lost if following.base_offset > from_offset else ''}"

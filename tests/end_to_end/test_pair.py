@@ -176,6 +176,31 @@ def test_a_transaction_is_ended_whose_coordinator_has_moved(pair: Cluster, ends:
     have_the_same(pair, topic, 2)
 
 
+@pytest.mark.timeout(300)
+def test_a_standby_fetches_again_what_its_disk_has_lost_and_can_lead_with_it(pair: Cluster) -> None:
+    admin, standby = Admin(pair.bootstrap), pair.nodes[STANDBY]
+    admin.create("lost", [[PRIMARY, STANDBY]])
+    load = Load(pair.bootstrap, "lost", acks="all")
+    load.wait_for(300)
+    standby.stop()
+    segment = standby.data_directory / "lost-0" / f"{0:020d}.log"
+    with segment.open("rb+") as file:
+        file.truncate(segment.stat().st_size * 2 // 3)
+    standby.start()
+    are_in_sync(admin, "lost")
+    assert "are fetched again from node 1, since the disk has lost some" in standby.log_text()
+    pair.nodes[PRIMARY].stop()
+    load.wait_for(100)
+    load.end()
+    found = numbers_in(standby.bootstrap, "lost")
+    pair.nodes[PRIMARY].start()
+
+    assert load.errors == []
+    assert found == load.acknowledged == list(range(load.sent))
+    are_in_sync(admin, "lost")
+    have_the_same(pair, "lost", 1)
+
+
 def elect_preferred(node: BrokerProcess) -> None:
     """Have every partition led by the first of its replicas again."""
     with RawClient(node.bootstrap) as raw:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -282,6 +282,44 @@ def test_a_log_with_records_takes_no_batch_that_begins_before_its_end(leader: Re
     assert step.problem == (
         f"node 1 has sent offsets 0 to 2, expected offsets from 2 to {LARGEST_OFFSET}; nothing of it was written"
     )
+
+
+LOSSES: dict[str, Callable[[bytes, list[int]], bytes]] = {
+    "the last batch": lambda data, ends: data[: ends[-2]],
+    "the records of a batch": lambda data, ends: data[: ends[2] - 1] + b"?" + data[ends[2] :],
+    "a batch": lambda data, ends: data[: ends[1]] + bytes(ends[2] - ends[1]) + data[ends[2] :],
+    "all": lambda data, ends: b"",
+}
+"""What is left of a segment's bytes, given where each batch ends."""
+
+
+@pytest.mark.parametrize("start", [0, 2, 6], ids=["from the beginning", "from a batch before", "from a batch behind"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_what_the_disk_has_lost_is_fetched_again(leader: Replica, follower: Replica, loss: str, start: int) -> None:
+    """Else the follower would be in sync without these records, and they would be gone once it led."""
+    for number in range(5):
+        leader.write(b"%d" % number * 40)
+    follower.follow(leader)
+    leader.log.advance_high_watermark(5)
+    if start:
+        leader.write(b"behind")
+        leader.log.start_offset_to(min(start, leader.log.high_watermark))
+    assert len(follower.content) == 5
+    (segment,) = follower.log.segments
+    ends = [header.size * (number + 1) for number, (header, _) in enumerate(follower.log.batches())]
+    follower.log.abandon()
+    path = Path(segment.log_path)
+    path.write_bytes(LOSSES[loss](path.read_bytes(), ends))
+
+    follower.log = follower.home.open(recovery_point=5)
+    assert follower.log.log_end_offset == 5
+    assert isinstance(follower.follow(leader), Truncate)
+    while follower.content != leader.content:
+        assert not isinstance(follower.follow(leader), BackOff)
+
+    assert follower.log.lost_from is None
+    follower.restart(clean=False)
+    assert follower.content == leader.content
 
 
 def test_a_log_that_ends_behind_the_leaders_is_cut_to_its_end(leader: Replica, follower: Replica) -> None:
