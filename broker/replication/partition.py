@@ -217,7 +217,7 @@ class Partition:
             self.led_since_epoch = state.leader_epoch
         self._take(state)
         self._know_followers(state)
-        self.log.lost_from = None  # nobody leads who has more, and the others follow this log as it is
+        self.log.lost_from = None  # the other replicas follow this log as it is
         self.begin_epoch()
 
     def _know_followers(self, state: LeaderAndIsr) -> None:

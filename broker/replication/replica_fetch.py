@@ -48,7 +48,7 @@ class Append(NamedTuple):
 
 
 class Truncate(NamedTuple):
-    """Remove everything at and above the offset: the leader does not have it, or this broker's disk has lost some."""
+    """Remove everything at and above the offset: the leader does not have it, or the disk has lost a part of it."""
 
     offset: int
 
