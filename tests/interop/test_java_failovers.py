@@ -107,6 +107,7 @@ def elect_preferred(node: BrokerProcess) -> None:
 def test_default_clients_go_through_the_end_of_each_node(cluster: Cluster) -> None:
     command = installed(lambda: programs.java_source(CLIENTS, programs.kafka_libraries()))
     admin, bootstrap = Admin(cluster.bootstrap), cluster.bootstrap
+    brokers = {number: cluster.nodes[number] for number in BOTH}
     turns = [[FIRST, OTTLA], [OTTLA, FIRST]]
     for topic in (PLAIN, TRANSACTIONAL):
         admin.create(topic, turns)
@@ -114,7 +115,7 @@ def test_default_clients_go_through_the_end_of_each_node(cluster: Cluster) -> No
         told = Told(clients)
         told.go_on("the start")
         for number, end in ENDS:
-            node = cluster.nodes[number]
+            node = brokers[number]
             if end == "stops":
                 node.stop()
             else:
@@ -122,7 +123,7 @@ def test_default_clients_go_through_the_end_of_each_node(cluster: Cluster) -> No
             if end == "stops" or not has_the_controller(node):
                 told.go_on(f"node {number} {end}")
             node.start()
-            await_in_sync(cluster.nodes, PLAIN, TRANSACTIONAL, *INTERNAL)
+            await_in_sync(brokers, PLAIN, TRANSACTIONAL, *INTERNAL)
             elect_preferred(node)
             told.go_on(f"node {number} is back")
         acknowledged = told.numbers("acknowledged")

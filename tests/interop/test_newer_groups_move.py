@@ -19,6 +19,7 @@ from tests.interop.test_kafka_streams import APPLICATION, COUNTS, LINES, PLACES,
 from tests.interop.test_streams_groups import Application, counted
 from tests.support.clusters import Admin, await_in_sync
 from tests.support.share_moves import (
+    BOTH,
     FIRST,
     SECOND,
     SETTINGS,
@@ -63,6 +64,7 @@ def test_share_consumers_do_jobs_whoever_leads_and_whoever_keeps_the_states(clus
 def test_words_are_counted_exactly_once_whoever_coordinates_and_whoever_dies(cluster: Cluster, tmp_path: Path) -> None:
     command = installed(lambda: programs.java_source(APPLICATION, programs.kafka_streams_libraries()))
     admin, bootstrap = Admin(cluster.bootstrap), cluster.bootstrap
+    brokers = {number: cluster.nodes[number] for number in BOTH}
     turns = [[KAFKA, OTTLA], [OTTLA, KAFKA], [KAFKA, OTTLA]]
     topics = {LINES: turns, COUNTS: turns, **dict.fromkeys(INTERNAL, turns)}
     for topic, replicas in topics.items():
@@ -75,14 +77,14 @@ def test_words_are_counted_exactly_once_whoever_coordinates_and_whoever_dies(clu
     ):
         watcher.await_counts(100, instance)
         for victim, is_killed in ((OTTLA, True), (KAFKA, False), (OTTLA, False), (KAFKA, True)):
-            node = cluster.nodes[victim]
+            node = brokers[victim]
             if is_killed:
                 node.kill()
             else:
                 node.stop()
             watcher.await_counts(watcher.seen + 100, instance)
             node.start()
-            await_in_sync(cluster.nodes, *topics, *OF_THE_APPLICATION)
+            await_in_sync(brokers, *topics, *OF_THE_APPLICATION)
         lines.stop()
         watcher.await_counts(lines.words.total(), instance)
     assert lines.failures == []

@@ -149,23 +149,23 @@ class Admin:
             time.sleep(0.05)
 
 
-def await_in_sync(nodes: Mapping[int, BrokerProcess], *topics: str) -> None:
-    """Wait until each node itself knows that all partitions of the topics are in sync on all nodes.
+def await_in_sync(brokers: Mapping[int, BrokerProcess], *topics: str) -> None:
+    """Wait until each of these brokers itself knows that all partitions of the topics are in sync on all of them.
 
-    A client is not enough: a client asks any broker, and a broker may not have heard yet that a node had left the ISR.
-    Only a node that has come back is sure to know.
+    A client is not enough: a client asks any broker, and a broker may not have heard yet that another had left the ISR.
+    Only the broker that has come back is sure to know.
     """
     asked = MetadataRequest(
         topics=[MetadataRequest.Topic(name=topic) for topic in topics], allow_auto_topic_creation=False
     )
 
-    def knows(node: BrokerProcess) -> bool:
-        with RawClient(node.bootstrap) as raw:
+    def knows(broker: BrokerProcess) -> bool:
+        with RawClient(broker.bootstrap) as raw:
             partitions = [partition for topic in raw.ask(asked, 12).topics for partition in topic.partitions]
-        return len(partitions) >= len(topics) and all(set(one.isr_nodes) == set(nodes) for one in partitions)
+        return len(partitions) >= len(topics) and all(set(one.isr_nodes) == set(brokers) for one in partitions)
 
-    for number, node in nodes.items():
-        until(lambda node=node: knows(node), f"node {number} knows that {', '.join(topics)} are in sync")  # type: ignore[misc]
+    for number, broker in brokers.items():
+        until(lambda broker=broker: knows(broker), f"node {number} knows that {', '.join(topics)} are in sync")  # type: ignore[misc]
 
 
 class Load:
