@@ -73,6 +73,9 @@ class Pair(Nodes):
         with Conversation(self.nodes[1].bootstrap) as client:
             create_assigned(client, topic, [replicas], configs)
         until(lambda: self.in_sync(topic, replicas[0]) == set(replicas), f"{topic} has all replicas in sync")
+        # In Kafka the metadata may name a leader that has not made the log yet.
+        with Conversation(self.nodes[replicas[0]].bootstrap) as leader:
+            until(lambda: leader.leads_all(topic, 1), f"node {replicas[0]} leads {topic}")
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""
