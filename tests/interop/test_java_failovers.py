@@ -88,13 +88,11 @@ class Told:
             raise AssertionError(f"since {since} these did not go on: {', '.join(late())}") from None
 
     def _counts(self) -> dict[str, int]:
-        of_partitions = {
-            f"{word} in partition {partition}": len(numbers[partition])
-            for word in ("acknowledged", "read")
-            for numbers in (self.numbers(word),)
-            for partition in PARTITIONS
-        }
-        return {**of_partitions, "committed": len(self.of("committed"))}
+        counts = {"committed": len(self.of("committed"))}
+        for word in ("acknowledged", "read"):
+            numbers = self.numbers(word)
+            counts |= {f"{word} in partition {partition}": len(numbers[partition]) for partition in PARTITIONS}
+        return counts
 
 
 def elect_preferred(node: BrokerProcess) -> None:

@@ -161,8 +161,8 @@ def await_in_sync(brokers: Mapping[int, BrokerProcess], *topics: str) -> None:
 
     def knows(broker: BrokerProcess) -> bool:
         with RawClient(broker.bootstrap) as raw:
-            partitions = [partition for topic in raw.ask(asked, 12).topics for partition in topic.partitions]
-        return len(partitions) >= len(topics) and all(set(one.isr_nodes) == set(brokers) for one in partitions)
+            found = [topic.partitions for topic in raw.ask(asked, 12).topics]
+        return all(found) and all(set(one.isr_nodes) == set(brokers) for partitions in found for one in partitions)
 
     for number, broker in brokers.items():
         until(lambda broker=broker: knows(broker), f"node {number} knows that {', '.join(topics)} are in sync")  # type: ignore[misc]

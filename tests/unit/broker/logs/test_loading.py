@@ -55,6 +55,13 @@ class Node:
             log.stage_trusted(marker(8, commit=False), leader_epoch=3)
             log.append_all(T)
 
+    def flush(self) -> None:
+        """Have everything on the disk, and in the checkpoints of recovery points."""
+        for log in self.logs.all():
+            log.flush(T)
+        for write in self.logs.recovery_point_checkpoints():
+            write.perform()
+
     def crash(self) -> None:
         """The process is gone, with everything that it has written in the files."""
         for log in self.logs.all():
@@ -130,7 +137,7 @@ def state_of(log: Log) -> list[object]:
     return [
         log.log_start_offset, log.log_end_offset, log.recovery_point, log.high_watermark, log.leader_epochs.entries,
         dict(log.producers.entries), log.last_stable_offset, indexes, values_in(log),
-        [list(segment.transaction_index) for segment in log.segments],
+        [list(segment.transaction_index) for segment in log.segments], log.lost_from,
     ]  # fmt: skip
 
 
@@ -141,12 +148,15 @@ def tear(node: Node) -> None:
             file.truncate(path.stat().st_size - 1)
 
 
+@pytest.mark.parametrize("is_flushed", [False, True], ids=["what was written", "what was flushed"])
 def test_a_log_recovered_by_a_child_is_the_same_as_one_recovered_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_children: None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_children: None, is_flushed: bool
 ) -> None:
     beside, here = Node(tmp_path / "beside"), Node(tmp_path / "here")
     for node in (beside, here):
         node.fill()
+        if is_flushed:
+            node.flush()
         node.crash()
         tear(node)
     loading = beside.start()
@@ -155,7 +165,8 @@ def test_a_log_recovered_by_a_child_is_the_same_as_one_recovered_here(
     for topic_partition in PARTITIONS:
         assert state_of(beside.log(topic_partition)) == state_of(here.log(topic_partition))
         assert len(beside.log().producers.entries[7].batches) == 5
-    assert beside.log().log_end_offset == 201
+    ends, lost_from = (202, 201) if is_flushed else (201, None)
+    assert (beside.log().log_end_offset, beside.log().lost_from) == (ends, lost_from)
     (stats,) = loading.stats.values()
     assert (stats.logs_loaded, stats.logs_total) == (3, 3)
     assert stats.bytes_checked == stats.bytes_to_check > 3 * 200 * 100

@@ -61,6 +61,17 @@ def test_a_follower_refuses_clients_and_keeps_its_log(broker: InProcessBroker, p
     assert (partition.log.log_end_offset, partition.log.high_watermark) == (2, 2)
 
 
+def test_a_leader_goes_on_without_what_its_disk_has_lost(broker: InProcessBroker, partition: Partition) -> None:
+    hand_over(broker, partition, OTHER, 1)
+    partition.log.lost_from = 1
+
+    hand_over(broker, partition, 1, 2)
+
+    assert partition.log.lost_from is None
+    hand_over(broker, partition, OTHER, 3)
+    assert partition.log.log_end_offset == 2
+
+
 def test_what_a_follower_appends_is_not_visible_by_itself(broker: InProcessBroker, partition: Partition) -> None:
     hand_over(broker, partition, OTHER, 1)
     append_as_follower(partition, epoch=1)
