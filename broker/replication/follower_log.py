@@ -4,13 +4,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from broker.peers.waiting import pause_until
 from broker.replication.log_start_checkpoints import LogStartCheckpoints
 from broker.replication.partition import Partition
 from broker.replication.replica_fetch import Append, BeginAnew, Truncate, append
-from broker.replication.replica_fetcher import FollowedPartition
+from broker.replication.replica_fetcher import WRITE_ENDS_MS, FollowedPartition
 from broker.replication.traffic import ReplicaStats, count_followed
 from broker.runtime.clock import Clock
 from broker.runtime.worker_thread import WorkerThread
@@ -19,9 +18,6 @@ from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
-
-WRITE_ENDS_MS: Final = 5
-"""How often it is looked whether a write of the time as a leader has ended, which is in a thread."""
 
 
 class FollowerLogs:
@@ -68,10 +64,7 @@ class FollowerLogs:
     async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> bool:
         """Part of `StepPerformer`. Does nothing where the partition has another leader epoch by now."""
         topic_partition = followed.topic_partition
-        partition = self._followed(followed)
-        while partition is not None and partition.log.is_writing:
-            await pause_until(self._clock, self._clock.monotonic_ms() + WRITE_ENDS_MS)
-            partition = self._followed(followed)
+        partition = await self._released(followed)
         if partition is None:
             return False
         log_start_offset = partition.log.log_start_offset
@@ -79,9 +72,13 @@ class FollowerLogs:
             if isinstance(step, Append):
                 self._append(partition, step)
             else:
-                if isinstance(step, BeginAnew) or step.offset < partition.log.log_end_offset:
+                while isinstance(step, BeginAnew) or step.offset < partition.log.log_end_offset:
                     await self._lower_recovery_point(partition, step.offset)
                     if self._followed(followed) is not partition:
+                        return False
+                    if not partition.log.is_writing:
+                        break
+                    if await self._released(followed) is not partition:
                         return False
                 if partition.log.lost_from == step.offset:
                     log.warning(
@@ -100,6 +97,14 @@ class FollowerLogs:
             raise
         self._appended(partition)
         return isinstance(step, Append) and partition.log.log_start_offset != log_start_offset
+
+    async def _released(self, followed: FollowedPartition) -> Partition | None:
+        """The partition, once its log's files are not changing their place; None if it is not followed any more."""
+        partition = self._followed(followed)
+        while partition is not None and partition.log.is_writing:
+            await pause_until(self._clock, self._clock.monotonic_ms() + WRITE_ENDS_MS)
+            partition = self._followed(followed)
+        return partition
 
     async def _lower_recovery_point(self, partition: Partition, offset: int) -> None:
         """Let the checkpoint vouch for nothing that is about to be cut off.

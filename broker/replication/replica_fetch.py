@@ -39,7 +39,7 @@ _CHECKED: Final = WalkPolicy(checks_crc=True, at_fault=AtFault.RAISE)
 class Append(NamedTuple):
     """Append these batches, each whole and with the right CRC; then follow the leader's watermark and log start.
 
-    The first batch may hold the start of a log that is empty: deleted records are a part of it.
+    If the log is empty, the first batch may begin below its start: a leader sends whole batches.
     """
 
     batches: Sequence[memoryview]
@@ -54,7 +54,7 @@ class Truncate(NamedTuple):
 
 
 class BeginAnew(NamedTuple):
-    """Remove everything: the leader's log begins at the offset, beyond this log's end."""
+    """Remove everything: the leader's log begins at the offset, at this log's end or beyond."""
 
     offset: int
 
@@ -97,6 +97,11 @@ class ReplicaFetch:
     def log_start_offset(self) -> int:
         """The start of this follower's log."""
         return self._log.log_start_offset
+
+    @property
+    def is_being_written(self) -> bool:
+        """Whether a write of the time as a leader is under way: the log's end is known once that has ended."""
+        return self._log.is_writing
 
     @property
     def is_flush_due(self) -> bool:
@@ -184,6 +189,8 @@ class ReplicaFetch:
             for header, _position, data in BatchWalk(in_memory(records), 0, len(records), _CHECKED):
                 holds_start = is_empty and not batches and 0 <= header.base_offset < next_offset <= header.last_offset
                 least = header.base_offset if holds_start else next_offset
+                if not batches and header.base_offset < least <= min(header.last_offset, answer.log_start_offset):
+                    return BeginAnew(answer.log_start_offset)
                 if not least <= header.base_offset <= header.last_offset <= LARGEST_OFFSET:
                     return self._refused(
                         f"offsets {header.base_offset} to {header.last_offset}",
@@ -209,10 +216,11 @@ class ReplicaFetch:
 def append(log: Log, step: Append, now_ms: int) -> None:
     """Carry an `Append` out: bytes as they came, then watermark and log start, no further than the log has them.
 
-    Raises StorageError; the log is as it was before the batch that could not be written.
+    Raises StorageError; the log is without the batch that could not be written, and without those behind it.
     """
     log_start_offset = max(log.log_start_offset, step.log_start_offset)
     if step.batches and (base_offset := read_header(step.batches[0]).base_offset) < log.log_end_offset:
+        assert log.log_start_offset == log.log_end_offset, f"{log} has come to {log.log_end_offset} since {base_offset}"
         log.truncate_fully_to(base_offset, now_ms)
     try:
         for batch in step.batches:

@@ -34,6 +34,9 @@ from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
+WRITE_ENDS_MS: Final = 5
+"""How often it is looked whether a write of the time as a leader has ended, which is in a thread."""
+
 LONGEST_PAUSE_MS: Final = 1_000
 """After so long it is asked again whether replication is too fast: the rate may have been changed."""
 
@@ -95,7 +98,7 @@ class StepPerformer(Protocol):
     """Carries decisions out on the log of a partition."""
 
     async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> bool:
-        """Change the log; whether its new start is still to be saved.
+        """Change the log. The result says whether the log has a new start that is still to be saved.
 
         Raises StorageError: the partition is fetched again later, if it is still followed.
         """
@@ -151,7 +154,7 @@ class ReplicaFetcher:
         """What the leader was told of and is not to be fetched at present."""
         self._changed = asyncio.Event()
         self.stats = FetcherStats()
-        self._told: dict[TopicPartition, str] = {}
+        self._problems: dict[TopicPartition, str] = {}
         """The last problem of each partition that has one, which is logged once."""
 
     def follow(self, followed: FollowedPartition) -> None:
@@ -165,7 +168,7 @@ class ReplicaFetcher:
         followed = self._followed.pop(topic_partition, None)
         if followed is not None:
             self._unwanted.add(followed.place)
-        for those in (self._resting, self._news, self._told):
+        for those in (self._resting, self._news, self._problems):
             those.pop(topic_partition, None)
 
     @property
@@ -176,7 +179,7 @@ class ReplicaFetcher:
     @property
     def failed(self) -> int:
         """How many of the partitions cannot be fetched, for a reason that was logged."""
-        return len(self._told)
+        return len(self._problems)
 
     def followed(self, topic_partition: TopicPartition) -> FollowedPartition | None:
         """A partition that is fetched, by its name."""
@@ -194,6 +197,7 @@ class ReplicaFetcher:
                 self._wake()
                 self._hold_back()
                 await self._flush()
+                self._pass_over_written()
                 if len(self._resting) < len(self._followed):
                     await self._fetch()
                 else:
@@ -230,6 +234,10 @@ class ReplicaFetcher:
         while due := [one for one in self._news.values() if one.fetch.is_flush_due]:
             await self._performer.flush(due)
             self._rest([one for one in due if one.fetch.is_flush_due])
+
+    def _pass_over_written(self) -> None:
+        """Fetch later what is being written since this broker led: an answer would be taken for another end."""
+        self._rest([one for one in self._news.values() if one.fetch.is_being_written], WRITE_ENDS_MS)
 
     async def _wait(self) -> None:
         """Wait until a partition is due, or another one is to be followed."""
@@ -323,7 +331,7 @@ class ReplicaFetcher:
                 self._news[one.topic_partition] = one
 
     async def _take(self, one: FollowedPartition, answer: FetchResponse.Response.Partition) -> bool:
-        """Carry out what follows from an answer; whether the start of the log is to be saved behind it."""
+        """Carry out what follows from an answer. The result says whether a new start of the log is to be saved."""
         self._news[one.topic_partition] = one
         step = one.fetch.answered(answer)
         while isinstance(step, AskOffset):
@@ -336,19 +344,19 @@ class ReplicaFetcher:
                 self.leave(one.topic_partition)
             case BackOff(problem):
                 self._rest([one])
-                self._tell(one, problem)
+                self._log_once(one, problem)
             case _:
                 try:
                     has_moved = await self._performer.perform(one, step)
                 except StorageError as error:
                     self._rest([one])
-                    self._tell(one, str(error))
+                    self._log_once(one, str(error))
                     return False
                 if isinstance(step, Truncate):
                     # With the diverging epoch the leader has told its high watermark, which could not be taken: within
                     # the session it would not be told again until it moves.
                     self._session.lose(may_be_there=True)
-                self._told.pop(one.topic_partition, None)
+                self._problems.pop(one.topic_partition, None)
                 if isinstance(step, Append):
                     self._count(one, step)
                     if step.batches and self._is_followed(one):
@@ -395,7 +403,7 @@ class ReplicaFetcher:
                 self._news.pop(one.topic_partition, None)
                 self._unwanted.add(one.place)
 
-    def _tell(self, one: FollowedPartition, problem: str | None) -> None:
-        if problem is not None and self._told.get(one.topic_partition) != problem:
-            self._told[one.topic_partition] = problem
+    def _log_once(self, one: FollowedPartition, problem: str | None) -> None:
+        if problem is not None and self._problems.get(one.topic_partition) != problem:
+            self._problems[one.topic_partition] = problem
             log.error("%s is not replicated, trying again: %s", one.topic_partition, problem)

@@ -13,7 +13,7 @@ import pytest
 from broker.replication.follower_log import FollowerLogs
 from broker.replication.log_start_checkpoints import LogStartCheckpoints
 from broker.replication.replica_fetch import BeginAnew, Truncate
-from broker.replication.replica_fetcher import FollowedPartition
+from broker.replication.replica_fetcher import WRITE_ENDS_MS, FollowedPartition
 from broker.replication.traffic import ReplicaStats
 from broker.runtime.manual_clock import ManualClock
 from broker.runtime.worker_thread import WorkerThread
@@ -27,6 +27,7 @@ class Follower:
     """A broker that follows orders-0, whose log was flushed and stands in the checkpoints as it is."""
 
     def __init__(self, directory: Path) -> None:
+        self.clock = ManualClock(T)
         self.broker = Broker(directory)
         self.broker.start()
         self.log = self.broker.create(ORDERS)
@@ -43,7 +44,7 @@ class Follower:
             loop = asyncio.get_running_loop()
             worker = WorkerThread("housekeeper", loop, ManualClock(T))
             logs = FollowerLogs(
-                clock=ManualClock(T),
+                clock=self.clock,
                 logs=self.broker.manager,
                 housekeeper=worker,
                 log_starts=LogStartCheckpoints(self.broker.manager, worker),
@@ -58,6 +59,9 @@ class Follower:
             performing = loop.create_task(logs.perform(followed, step))
             await asyncio.sleep(0)
             while_it_waits()
+            while not performing.done():
+                await asyncio.sleep(0.001)
+                self.clock.advance(WRITE_ENDS_MS)
             await performing
             await worker.stop()
 
@@ -79,6 +83,26 @@ def test_after_a_crash_nothing_that_was_cut_off_is_vouched_for(tmp_path: Path, s
     follower.perform(step)
 
     assert follower.after_a_crash() == ([b"a", b"b"] if isinstance(step, Truncate) else [], 2)
+
+
+def test_a_log_that_is_held_while_the_recovery_point_is_lowered_is_cut_once_it_is_released(tmp_path: Path) -> None:
+    """The copy that took the log's place still had what was cut off."""
+    follower = Follower(tmp_path)
+    ends: list[int] = []
+
+    def held() -> None:
+        follower.log.hold()
+
+        def release() -> None:
+            ends.append(follower.log.log_end_offset)
+            follower.log.release()
+
+        follower.clock.call_at(follower.clock.monotonic_ms() + 1_000, release)
+
+    follower.perform(Truncate(2), while_it_waits=held)
+
+    assert ends == [4]
+    assert follower.after_a_crash() == ([b"a", b"b"], 2)
 
 
 def test_a_leadership_that_changes_before_the_truncation_keeps_the_log(tmp_path: Path) -> None:

@@ -271,6 +271,29 @@ def test_a_log_may_begin_within_a_batch_whose_first_records_were_deleted(leader:
     assert follower.content == leader.content
 
 
+def test_a_log_that_was_cut_to_the_leaders_start_within_a_batch_begins_there(
+    leader: Replica, follower: Replica
+) -> None:
+    """The leader's epoch begins at its log start then, and not where it wrote first. The follower fetched a batch that
+    began below its own end for ever, as it does in Apache Kafka (replicated seed 200000924)."""
+    leader.write(b"both")
+    follower.follow(leader)
+    for value in (b"alone", b"alone, too"):
+        follower.write(value)
+    leader.lead(4)
+    leader.write(b"b", b"c", b"d")
+    leader.log.advance_high_watermark(4)
+    leader.log.start_offset_to(2)
+
+    assert follower.follow(leader) == Truncate(2)
+    assert follower.follow(leader) == BeginAnew(2)
+    follower.follow(leader)
+
+    assert (follower.log.log_start_offset, follower.content) == (2, leader.content)
+    follower.restart(clean=False)
+    assert follower.content == leader.content
+
+
 def test_a_log_with_records_takes_no_batch_that_begins_before_its_end(leader: Replica, follower: Replica) -> None:
     leader.write(b"a", b"b", b"c")
     follower.write(b"a", b"b")

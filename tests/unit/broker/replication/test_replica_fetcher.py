@@ -21,7 +21,7 @@ from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from storage.errors import DiskFull
 from storage.topic_partition import TopicPartition
-from tests.support.logs import T
+from tests.support.logs import T, batch_of
 from tests.unit.broker.replication.test_replica_fetch import Replica, refusal
 
 TOPIC_IDS = {"orders": bytes([1] * 16), "payments": bytes([2] * 16)}
@@ -334,6 +334,29 @@ def test_the_leader_hears_of_records_that_are_to_be_flushed_once_they_are(tmp_pa
         one.may_flush.set()
         await one.until(lambda: len(one.leader.fetches) > count)
         assert ours.log.recovery_point == 1
+
+    following(tmp_path, test)
+
+
+def test_nothing_is_fetched_below_a_write_of_the_time_as_a_leader(tmp_path: Path) -> None:
+    """The records came for the end before the write; they replaced the whole log once that had ended."""
+
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0, epoch=4)
+        busy, known = one.add("payments", 0)
+        busy.write(b"one")
+        theirs.write(b"new")
+        ours.lead(3)
+        ours.log.stage(batch_of(b"mine"), leader_epoch=3)
+        write = ours.log.begin_write(T)
+        assert write is not None
+        await one.until(lambda: known.content == busy.content)
+        assert all(named(fetch) == [("payments", 0)] for fetch in one.leader.fetches)
+
+        write.perform()
+        ours.log.complete_write(write)
+
+        await one.until(lambda: ours.content == theirs.content)
 
     following(tmp_path, test)
 

@@ -31,6 +31,7 @@ class Followed:
 class _Log:
     log_end_offset = log_start_offset = due_flush_offset = recovery_point = 0
     lost_from = None
+    is_writing = False
     leader_epochs = type("Epochs", (), {"latest": -1})()
 
 
