@@ -59,7 +59,11 @@ class Publication:
         )
 
     def is_acknowledged(self, *, by_all: bool) -> bool:
-        """Whether the write is acknowledged: flushed if a flush is due, and with ``by_all`` on all replicas in sync."""
+        """Whether the write is acknowledged: flushed if a flush is due, and with ``by_all`` on all replicas in sync.
+
+        A lost write is not, however far the log has come by now: other records may have its offsets."""
+        if self.is_lost:
+            return False
         log = self.partition.log
         return log.recovery_point >= self.flush_offset and (not by_all or log.high_watermark >= self.end_offset)
 

@@ -12,6 +12,7 @@ from storage.batch.validation import validate_produced
 from tests.support.batches import produced
 from tests.support.broker import InProcessBroker
 from tests.support.groups import Consumer, create_offsets_topic
+from tests.support.leadership import follower_fetches, replicate
 from tests.support.requests import fetch_request, produce_request
 
 OTHER = 2
@@ -174,6 +175,28 @@ def test_an_epoch_begins_behind_a_write_that_is_under_way(partition: Partition, 
     end_offset = 2 if fails else 5
     assert log.leader_epochs.entries == [(0, 0), (1, end_offset)]
     assert log.high_watermark == end_offset
+
+
+def test_a_batch_that_was_overwritten_is_not_acknowledged_with_another_partition_of_its_request(
+    broker: InProcessBroker,
+) -> None:
+    """The high watermark passes the offsets of the batch again, with the records of the next leader."""
+    broker.create_topic("orders", partitions=2)
+    lost, kept = (replicate(broker, "orders", index) for index in range(2))
+    request = produce_request("orders", produced(1), partition=0)
+    request.topic_data += produce_request("orders", produced(1), partition=1).topic_data
+    client = broker.connect()
+    client.send(request, 12)
+    broker.wait_until(lambda: (lost.log.log_end_offset, kept.log.log_end_offset) == (1, 1))
+
+    hand_over(broker, lost, OTHER, 2)
+    lost.log.truncate_to(0, NOW_MS)
+    append_as_follower(lost, epoch=2)
+    lost.log.advance_high_watermark(2)
+    follower_fetches(broker, kept)
+
+    answers = [answer for topic in client.receive().responses for answer in topic.partition_responses]
+    assert [(answer.index, answer.error_code) for answer in answers] == [(0, E.NOT_LEADER_OR_FOLLOWER), (1, E.NONE)]
 
 
 def test_coordinators_of_a_partition_come_and_go_with_its_leadership(broker: InProcessBroker) -> None:
