@@ -148,6 +148,12 @@ class CachedPartition(PartitionFetch):
             self._watched.unwatch(self)
             self._watched = None
 
+    def is_forgotten(self, follower: FollowerId | None) -> None:
+        """The client does not fetch the partition any more. ``follower``: the broker, if it was one."""
+        followers = None if self.partition is None else self.partition.followers
+        if follower is not None and followers is not None:
+            followers.stopped(follower.replica_id, follower.broker_epoch)
+
     def partition_changed(self) -> None:
         """Called by the partition, since this is its `PartitionWatcher`."""
         self._is_located = False
@@ -201,6 +207,7 @@ class FetchSession:
             gone = self._partitions.pop(key, None)
             if gone is not None:
                 gone.unwatch()
+                gone.is_forgotten(self.terms.follower)
                 self.changed.discard(gone)
 
     def add(self, asked: PartitionFetch) -> CachedPartition:

@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 
 NOT_FETCHED: Final = -1
 
+NEVER: Final = -(2**62)
+"""A time before all others: the monotonic clock may begin at 0 when the machine starts, just before this process."""
+
 NO_BROKER_EPOCH: Final = -1
 """Of a follower whose version of Fetch does not tell the epoch of its registration."""
 
@@ -24,6 +27,7 @@ class FollowerState:
         "broker_epoch",
         "caught_up_ms",
         "fetched_ms",
+        "has_stopped",
         "leaders_end_offset",
         "log_end_offset",
         "log_start_offset",
@@ -35,8 +39,10 @@ class FollowerState:
         self.broker_epoch = NO_BROKER_EPOCH
         """The epoch of the follower's registration, as its last fetch says."""
         self.caught_up_ms = caught_up_ms
-        """When the follower was last known to have all that the leader had; 0 if never in this epoch."""
-        self.fetched_ms = 0
+        """When the follower was last known to have all that the leader had; `NEVER` if it was not in this epoch."""
+        self.fetched_ms = NEVER
+        self.has_stopped = False
+        """Whether the follower has told since its last fetch that it does not fetch the partition any more."""
         self.leaders_end_offset = NOT_FETCHED
         """The leader's log end at the follower's last fetch."""
 
@@ -98,7 +104,7 @@ class InSyncReplicas:
         self.pending: IsrChange | None = None
         """The change that the controller has been asked for and has not answered."""
         self._followers = {
-            replica: FollowerState(caught_up_ms=now_ms if replica in self.isr else 0)
+            replica: FollowerState(caught_up_ms=now_ms if replica in self.isr else NEVER)
             for replica in replicas
             if replica != node_id
         }
@@ -118,7 +124,7 @@ class InSyncReplicas:
         for gone in self._followers.keys() - set(replicas):
             del self._followers[gone]
         for new in set(replicas) - self._followers.keys() - {self._node_id}:
-            self._followers[new] = FollowerState(caught_up_ms=0)
+            self._followers[new] = FollowerState(caught_up_ms=NEVER)
 
     # Fetches ----------------------------------------------------------------------------------------------------------
 
@@ -141,7 +147,15 @@ class InSyncReplicas:
         state.broker_epoch = fetch.broker_epoch
         state.fetched_ms = now_ms
         state.leaders_end_offset = leaders_end_offset
+        state.has_stopped = False
         return True
+
+    def stopped(self, replica: int, broker_epoch: int) -> None:
+        """A follower does not fetch the partition any more, such as one whose disk has failed: it does not join the ISR
+        before it fetches again. ``broker_epoch`` is that of the run that has fetched."""
+        state = self._followers.get(replica)
+        if state is not None and broker_epoch >= state.broker_epoch:
+            state.has_stopped = True
 
     def high_watermark(
         self,
@@ -173,7 +187,8 @@ class InSyncReplicas:
             if state.log_end_offset < offset and (
                 replica in maximal
                 or (
-                    state.is_caught_up(leaders_end_offset, now_ms, self._lag_max_ms)
+                    not state.has_stopped
+                    and state.is_caught_up(leaders_end_offset, now_ms, self._lag_max_ms)
                     and is_eligible(replica, state.broker_epoch)
                 )
             ):
@@ -188,12 +203,15 @@ class InSyncReplicas:
         own_broker_epoch: int,
         log_start_offset: int,
         high_watermark: int,
+        leaders_end_offset: int,
+        now_ms: int,
         is_eligible: Callable[[int, int], bool],
     ) -> IsrChange | None:
         """Ask for the followers that have come up to the high watermark, and have deleted what the leader has deleted.
 
         A follower that does not know yet where the leader's log starts would bring deleted records back if it were to
-        lead next. (Kafka takes it.)
+        lead next. (Kafka takes it.) A follower that has not fetched for `replica.lag.time.max.ms`, and lacks records,
+        is not taken: the high watermark may stand where that follower was, since too few replicas are in sync.
 
         None if there is no such follower, or a change is pending.
         """
@@ -202,8 +220,13 @@ class InSyncReplicas:
             replica
             for replica, state in self._followers.items()
             if replica not in self.isr
+            and not state.has_stopped
             and state.log_end_offset >= least
             and state.log_start_offset >= log_start_offset
+            and (
+                now_ms - state.fetched_ms <= self._lag_max_ms
+                or state.is_caught_up(leaders_end_offset, now_ms, self._lag_max_ms)
+            )
             and is_eligible(replica, state.broker_epoch)
         ]
         return self._ask({*self.isr, *joining}, own_broker_epoch) if joining else None

@@ -97,6 +97,8 @@ class Replication:
             own_broker_epoch=self._view.broker_epoch,
             log_start_offset=partition.log.log_start_offset,
             high_watermark=partition.log.high_watermark,
+            leaders_end_offset=partition.log.log_end_offset,
+            now_ms=self._clock.monotonic_ms(),
             is_eligible=self._view.is_eligible,
         )
         self._submit(partition, followers, change)

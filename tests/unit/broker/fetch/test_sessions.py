@@ -6,13 +6,20 @@ from typing import Any
 
 import pytest
 
-from broker.fetch.sessions import HIGHEST_EPOCH, next_epoch
+from broker.fetch.round import PartitionFetch
+from broker.fetch.sessions import HIGHEST_EPOCH, FetchSession, FetchTerms, next_epoch
+from broker.replication.follower import FollowerId
+from broker.replication.in_sync_replicas import FollowerFetch
+from broker.replication.isolation import FetchIsolation
 from broker.replication.partition import LeaderAndIsr
+from broker.runtime.purgatory import Purgatory
+from broker.runtime.timing_wheel import TimingWheel
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.topics import DeleteTopicsRequest
 from tests.support.broker import InProcessBroker
+from tests.support.leadership import OTHER, replicate
 
 Row = tuple[str, int, int, int, int]
 
@@ -338,6 +345,30 @@ def test_a_new_leader_epoch_is_noticed(broker: InProcessBroker, consumer: Consum
     partition.apply(LeaderAndIsr(1, 1, (1,), frozenset((1,))))
     broker.server.components.replicas.changed(partition)
     assert consumer.fetch() == [("a", 0, E.FENCED_LEADER_EPOCH, -1, False)]
+
+
+@pytest.mark.parametrize(
+    "follower", [FollowerId(OTHER, 7), FollowerId(OTHER, 6), None], ids=["the follower", "its former run", "a consumer"]
+)
+def test_a_follower_that_forgets_a_partition_has_stopped_fetching_it(
+    broker: InProcessBroker, topics: None, follower: FollowerId | None
+) -> None:
+    """What a former run of the follower forgets says nothing of the present run; a consumer says nothing of it."""
+    partition = replicate(broker, "a")
+    assert partition.followers is not None
+    partition.followers.fetched(OTHER, FollowerFetch(1, 0, 7), leaders_end_offset=1, now_ms=0)
+    terms = FetchTerms("User:ANONYMOUS", 0, True, follower, FetchIsolation.LOG_END)
+    session = FetchSession(1, terms, Purgatory(TimingWheel(broker.clock)))
+    asked = PartitionFetch(
+        topic="a", topic_id=partition.topic_id, index=0, fetch_offset=1, max_bytes=1, current_leader_epoch=1,
+        last_fetched_epoch=1,
+    )  # fmt: skip
+    asked.partition = partition
+    session.add(asked)
+
+    session.update({}, [asked.key])
+
+    assert partition.followers.followers[OTHER].has_stopped == (follower == FollowerId(OTHER, 7))
 
 
 def test_a_request_on_other_terms_looks_at_everything_again(broker: InProcessBroker) -> None:

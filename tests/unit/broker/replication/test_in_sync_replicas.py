@@ -14,8 +14,15 @@ LAG_MAX_MS = 30_000
 class Leader:
     """Node 1, which leads a partition; its log is a number of records."""
 
-    def __init__(self, *isr: int, replicas: tuple[int, ...] = (1, 2, 3), min_isr: int = 1, end_offset: int = 0) -> None:
-        self.now_ms = 1_000_000
+    def __init__(
+        self,
+        *isr: int,
+        replicas: tuple[int, ...] = (1, 2, 3),
+        min_isr: int = 1,
+        end_offset: int = 0,
+        now_ms: int = 1_000_000,
+    ) -> None:
+        self.now_ms = now_ms
         self.log_start_offset = 0
         self.end_offset = end_offset
         self.min_isr = min_isr
@@ -52,6 +59,8 @@ class Leader:
             own_broker_epoch=51,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
+            leaders_end_offset=self.end_offset,
+            now_ms=self.now_ms,
             is_eligible=self.is_eligible,
         )
 
@@ -187,6 +196,49 @@ def test_who_does_not_fetch_for_the_lag_time_is_out() -> None:
     leader.fetch(2, 1, after_ms=LAG_MAX_MS)
     assert leader.shrink() is None
     assert leader.shrink(after_ms=1) == IsrChange({1: 51, 2: 52}, 7)
+
+
+def test_who_lags_and_does_not_fetch_is_not_asked_for_where_the_watermark_stands_still() -> None:
+    leader = Leader(1, 2, replicas=(1, 2), min_isr=2)
+    leader.write()
+    leader.fetch(2, 1)
+    leader.write()
+    leader.advance()
+    assert leader.shrink(after_ms=LAG_MAX_MS + 1) == IsrChange({1: 51}, 7)
+    leader.state.committed([1], 8)
+    assert leader.advance() == 1, "with too few in sync it stays where the follower is"
+
+    assert leader.expand() is None
+
+    leader.fetch(2, 1)
+    assert leader.expand() == IsrChange({1: 51, 2: 52}, 8)
+
+
+def test_who_has_stopped_fetching_is_not_asked_for_and_not_waited_for() -> None:
+    leader = Leader(1)
+    leader.write()
+    leader.fetch(2, 1)
+    leader.state.stopped(2, broker_epoch=52)
+    assert leader.expand() is None
+    leader.write()
+    assert leader.advance() == 2
+
+    leader.fetch(2, 2)
+
+    assert leader.expand() == IsrChange({1: 51, 2: 52}, 7)
+
+
+def test_what_a_former_run_of_a_follower_has_stopped_says_nothing_of_the_present_one() -> None:
+    leader = Leader(1)
+    leader.fetch(2, 0)
+    leader.state.stopped(2, broker_epoch=51)
+    assert leader.expand() == IsrChange({1: 51, 2: 52}, 7)
+
+
+def test_who_has_never_fetched_is_not_caught_up_however_short_the_machine_has_run() -> None:
+    leader = Leader(1, end_offset=10, now_ms=5)
+    leader.write()
+    assert leader.advance() == 11
 
 
 def test_a_follower_that_has_everything_stays_however_long_it_is_silent() -> None:
