@@ -26,6 +26,9 @@ CONSUMER = -1
 DEBUGGING = -2
 """The replica id of those that ask a follower for its own offsets, too."""
 
+_OFFSET_NOT_AVAILABLE_SINCE = 5
+"""The first version that knows OFFSET_NOT_AVAILABLE; an older one has LEADER_NOT_AVAILABLE in its place (KIP-207)."""
+
 _SINCE_VERSION: dict[int, int] = {
     Named.LATEST: 1,
     Named.EARLIEST: 1,
@@ -60,7 +63,7 @@ class ListOffsetsHandler:
                         raise InvalidRequest(f"partition {index} of {name} is listed {1 + len(again)} times")
                     of_partition = self._find(name, asked, isolation, context.api_version, request.replica_id)
                 except (Fault, StorageError) as error:
-                    of_partition = _without_offset(asked, error_code_of(error))
+                    of_partition = _without_offset(asked, _code_of(error, context.api_version))
                 of_topic.partitions.append(of_partition)
             answer.topics.append(of_topic)
         return answer
@@ -90,6 +93,14 @@ def _by_topic(request: ListOffsetsRequest) -> dict[str, dict[int, list[AskedPart
         for asked in topic.partitions:
             topics.setdefault(topic.name, {}).setdefault(asked.partition_index, []).append(asked)
     return topics
+
+
+def _code_of(error: Exception, version: int) -> ErrorCode:
+    """The code of an error as this version of the API knows it."""
+    code = error_code_of(error)
+    if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _OFFSET_NOT_AVAILABLE_SINCE:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return code
 
 
 def _without_offset(asked: AskedPartition, code: ErrorCode) -> Answer:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from broker.replication.isolation import FetchIsolation
 from broker.replication.partition import Partition
+from broker.request.faults import OffsetNotAvailable
 from storage.errors import LogDirFailed
 from storage.sentinels import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 
@@ -34,7 +35,10 @@ NOT_FOUND = FoundOffset()
 def find_offset(partition: Partition, timestamp_ms: int, isolation: FetchIsolation) -> FoundOffset:
     """The first offset whose record is not older than ``timestamp_ms``, or the offset for a `Named` value.
 
-    Raises StorageError where the log cannot be read.
+    Raises:
+        StorageError: the log cannot be read.
+        OffsetNotAvailable: a consumer asks a new leader, whose high watermark may lie below what consumers have seen of
+            the leader before (KIP-207). Once its followers have fetched, the high watermark is behind that.
     """
     try:
         return _find_offset(partition, timestamp_ms, isolation)
@@ -48,6 +52,7 @@ def _find_offset(partition: Partition, timestamp_ms: int, isolation: FetchIsolat
     end = partition.visible_end(isolation)
     match timestamp_ms:
         case Named.LATEST:
+            _check_available(partition, isolation)
             return FoundOffset(end, NO_TIMESTAMP, partition.leader_epoch)
         case Named.EARLIEST | Named.EARLIEST_LOCAL:
             start = log.log_start_offset
@@ -59,5 +64,18 @@ def _find_offset(partition: Partition, timestamp_ms: int, isolation: FetchIsolat
         case _:
             found = log.offset_for_timestamp(timestamp_ms, end)
     if found is None or found.offset >= end:
+        _check_available(partition, isolation)
         return NOT_FOUND
     return FoundOffset(found.offset, found.timestamp, found.leader_epoch)
+
+
+def _check_available(partition: Partition, isolation: FetchIsolation) -> None:
+    """Raise OffsetNotAvailable to a consumer, while the high watermark is below the start of the leader's epoch."""
+    followers = partition.followers
+    if followers is None or isolation is FetchIsolation.LOG_END:
+        return
+    if partition.log.high_watermark < followers.epoch_start_offset:
+        raise OffsetNotAvailable(
+            f"the high watermark {partition.log.high_watermark} of {partition.topic_partition} has not reached "
+            f"{followers.epoch_start_offset}, where the leader epoch {partition.leader_epoch} begins"
+        )

@@ -460,7 +460,7 @@ class GroupIdNotFound(Fault):
 
 
 class OffsetNotAvailable(Fault):
-    """There is no offset for what was asked."""
+    """There is no offset for what was asked, or not yet."""
 
     code = ErrorCode.OFFSET_NOT_AVAILABLE
 

@@ -11,6 +11,7 @@ from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsRespon
 from storage.log import Log
 from tests.support.batches import T, end_marker, produced, record
 from tests.support.broker import InProcessBroker
+from tests.support.leadership import follower_fetches
 from tests.support.requests import produce_request
 
 Answer = ListOffsetsResponse.Topic.Partition
@@ -259,3 +260,24 @@ def test_a_time_finds_what_is_not_replicated_for_a_replica_only(broker: InProces
     for timestamp in (T + 90, MAX_TIMESTAMP):
         assert offset_of(broker, timestamp).offset == -1
         assert offset_of(broker, timestamp, replica_id=2).offset == 5
+
+
+@pytest.mark.usefixtures("ahead")
+@serves(ListOffsetsRequest, E.LEADER_NOT_AVAILABLE, versions=[1, 2, 3, 4])
+@serves(ListOffsetsRequest, E.OFFSET_NOT_AVAILABLE, versions=[5, 6, 7, 8, 9, 10, 11])
+def test_a_new_leader_tells_consumers_no_end_before_its_followers_have_fetched(broker: InProcessBroker) -> None:
+    """The leader before may have told a later end (KIP-207)."""
+    partition = broker.server.components.replicas.partition("orders", 0)
+    partition.apply(LeaderAndIsr(1, 2, (1, 2), frozenset((1, 2)), 1))
+
+    for version in range(1, 12):
+        refusal = E.LEADER_NOT_AVAILABLE if version < 5 else E.OFFSET_NOT_AVAILABLE
+        for timestamp in (LATEST, T + 90):
+            answer = offset_of(broker, timestamp, version)
+            assert (answer.error_code, answer.offset, answer.timestamp) == (refusal, -1, -1)
+    assert offset_of(broker, EARLIEST).offset == 0
+    assert offset_of(broker, T).offset == 0
+    assert offset_of(broker, LATEST, replica_id=2).offset == 6
+
+    follower_fetches(broker, partition)
+    assert offset_of(broker, LATEST).offset == 6
