@@ -273,6 +273,7 @@ class ReplicaAssignment:
                 is_renewed=topic.is_renewed,
             )
             assert found.topic_id == topic.topic_id, f"{found} is the log of another topic than {topic.topic_id.hex()}"
+            found.config = config  # a log that was found has the config of the time when it was found
             partition = Partition(
                 clock=self._clock,
                 log=found,

@@ -205,6 +205,7 @@ class Startup:
             replication=self.replication,
             transaction_markers=self._transaction_markers,
         )
+        dynamic_config.read_again()  # the image has changed while logs were loaded, and nothing was published
         loader.publish_to(publisher.publish)
         background_tasks = self._start_background_tasks(group_coordinator, removals)
         return ServerComponents(

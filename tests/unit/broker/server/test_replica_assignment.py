@@ -15,10 +15,12 @@ from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.replica_assignment import MOST_AT_ONCE, RETRY_MS
 from broker.server.startup import Startup
+from config.resources import ConfigResource
 from protocol.errors import ErrorCode as E
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.topics import DeleteTopicsRequest
 from protocol.records.cluster_metadata import (
+    ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
@@ -249,3 +251,23 @@ def test_a_topic_that_is_made_anew_while_logs_are_loaded_has_none_of_the_deleted
     assert (log.topic_id, log.log_end_offset) == (new_id, 0)
     assert member.server.components.replicas.partition("orders", 0).topic_id == new_id
     assert member.produce("orders", b"new") == 0
+
+
+def test_configs_that_change_while_logs_are_loaded_are_in_force_afterwards(
+    member: InProcessBroker, primary: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_topic, of_broker = int(ConfigResource.TOPIC), int(ConfigResource.BROKER)
+
+    restart_while(
+        member,
+        primary,
+        monkeypatch,
+        ConfigRecord(resource_type=of_topic, resource_name="orders", name="retention.ms", value="5000"),
+        ConfigRecord(resource_type=of_broker, resource_name="", name="log.segment.bytes", value="1048576"),
+        ConfigRecord(resource_type=of_broker, resource_name="2", name="num.io.threads", value="3"),
+    )
+
+    config = member.log("orders").config
+    assert (config.retention_ms, config.segment_bytes) == (5_000, 1_048_576)
+    assert member.server.components.dynamic_config.settings.num_io_threads == 3
+    assert member.server.metric_sources.handlers.size == 3
