@@ -140,6 +140,28 @@ def test_records_for_a_member_that_has_gone_meanwhile_are_given_back(broker: InP
     assert bert.acquire() == [(0, 0, 2)]
 
 
+def test_a_member_that_comes_back_before_its_first_read_is_answered_keeps_its_records(
+    broker: InProcessBroker, jobs: bytes, persister: InMemoryPersister
+) -> None:
+    """The state is read again for it; the answer to the first read is for a share partition that is fenced."""
+    broker.produce("jobs", b"a", b"b")
+    persister.is_holding = True  # the share coordinator is not available
+    anna = ShareMember(broker, jobs)
+    anna.send(max_wait_ms=500)
+    broker.advance(501)
+    assert acquired(anna.receive()) == []
+    anna.client.close()
+    persister.is_holding = False
+    anna, bert = ShareMember(broker, jobs), ShareMember(broker, jobs, member_id="bert")
+    assert anna.acquire() == [(0, 1, 1)]
+
+    persister.answer()
+
+    assert bert.acquire() == []
+    assert bert.acquire() == []
+    assert codes(anna.acknowledge({(jobs, 0): [(0, 1, ACCEPT)]})) == [E.NONE, E.NONE]
+
+
 @serves(ShareFetchRequest, E.SHARE_SESSION_NOT_FOUND, E.INVALID_SHARE_SESSION_EPOCH, E.INVALID_REQUEST)
 @serves(ShareAcknowledgeRequest, E.SHARE_SESSION_NOT_FOUND, E.INVALID_SHARE_SESSION_EPOCH, E.INVALID_REQUEST)
 @every_version(ShareFetchRequest)
