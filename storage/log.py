@@ -600,6 +600,7 @@ class Log:
 
     def go_on_in(self, copy: "Log", directory: str) -> None:
         """Go on in the files of ``copy``, whose directory has just been renamed to ``directory``."""
+        assert copy.log_end_offset == self.log_end_offset, f"{copy} does not end where {self} does"
         copy.moved_to(directory)
         self._local.close()
         self._local = local = copy._local
