@@ -50,6 +50,10 @@ class FutureLog:
         if copy.log_end_offset < log.log_start_offset:
             copy.truncate_fully_to(log.log_start_offset, now_ms)
 
+    def ends_with(self, log: Log) -> bool:
+        """Whether the copy ends where ``log``, the partition's, does, and that was not cut since `fit`."""
+        return self.cut_to is None and self.log.log_end_offset == log.log_end_offset
+
     def missing(self, log: Log) -> int:
         """How many offsets of ``log``, the partition's, the copy does not have."""
         return max(log.log_end_offset - self.log.log_end_offset, 0)

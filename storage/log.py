@@ -503,9 +503,10 @@ class Log:
         return self._local.swap_in(swap, self._config.file_delete_delay_ms)
 
     def end_swap(self, swap: SegmentSwap) -> None:
-        """Give the copy its own name. Raises LogDirFailed."""
-        swap.end()
-        self._flushing.directory_changed()
+        """Give the copy its own name, unless the log was cut in front of it since `swap_in`. Raises LogDirFailed."""
+        if swap.copy in self.segments:
+            swap.end()
+            self._flushing.directory_changed()
 
     def expect_truncation_to(self, offset: int) -> None:
         """Prepare to cut the log to ``offset``: nothing of the segment that holds it counts as on disk any more."""
@@ -599,6 +600,7 @@ class Log:
 
     def go_on_in(self, copy: "Log", directory: str) -> None:
         """Go on in the files of ``copy``, whose directory has just been renamed to ``directory``."""
+        assert copy.log_end_offset == self.log_end_offset, f"{copy} does not end where {self} does"
         copy.moved_to(directory)
         self._local.close()
         self._local = local = copy._local

@@ -168,7 +168,7 @@ class ShareFetchHandler:
         errors: Errors,
     ) -> None:
         if fetching.is_overtaken:
-            ShareFetch.take_back(answers)
+            ShareFetch.take_back(answers, member.member_id)
             fault = InvalidShareSessionEpoch("another request of the share session has come in between")
             context.refuse(request, fault.code, str(fault))
             return
@@ -177,7 +177,7 @@ class ShareFetchHandler:
         )
         size = sum(answered.region.size for answered in answers if answered.region is not None)
         if context.quota is not None and not context.quota.admits_fetch(size):
-            ShareFetch.take_back(answers)
+            ShareFetch.take_back(answers, member.member_id)
             answers = []
         found: dict[TopicIdPartition, FetchAnswer] = {}
         for answered in answers:

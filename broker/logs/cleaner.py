@@ -114,7 +114,7 @@ class LogCleaner:
         await satisfied.wait()
 
     def abort(self, topic_partition: TopicPartition) -> None:
-        """End the round over a log, if there is a round. The log is about to be removed, or to be cleaned otherwise."""
+        """End the round over a log, if there is a round. The log is about to be removed, cut, or cleaned otherwise."""
         if (process := self._under_way.get(topic_partition)) is not None:
             self._aborted.add(topic_partition)
             process.kill()
@@ -218,10 +218,8 @@ class LogCleaner:
             report = await self._perform(process, candidate)
         except ChildEnded as error:
             report = None
-            if cleaned.topic_partition in self._aborted:
-                log.info("a round of cleaning %s was ended", cleaned.topic_partition)
-                return False
-            self._died(number, cleaned, error)
+            if cleaned.topic_partition not in self._aborted:
+                self._died(number, cleaned, error)
         except StorageError as error:
             report = None
             self._failed(cleaned, error)
@@ -230,9 +228,14 @@ class LogCleaner:
             log.warning("no process to clean %s: %s", cleaned.topic_partition, error)
             self._postponed.update(self._logs.all())
         finally:
+            was_ended = cleaned.topic_partition in self._aborted
             cleaned.is_being_cleaned = False
             del self._under_way[cleaned.topic_partition]
             self._aborted.discard(cleaned.topic_partition)
+        if was_ended:
+            # Also where the report came before the end of the process: the log may have been cut since then.
+            log.info("a round of cleaning %s was ended", cleaned.topic_partition)
+            return False
         if report is None or not self._is_ours(cleaned):
             self._postponed.add(cleaned)
             return False

@@ -47,6 +47,10 @@ class FlushLate(StorageError):
     """A flush takes long, or waits for a file descriptor: the log goes on meanwhile."""
 
 
+class LogCut(StorageError):
+    """The log was cut while its copy was about to take its place: the copy has to be cut before that, too."""
+
+
 class AssignDirectory(Protocol):
     """Tells the controller in which log directory a replica of this broker is."""
 
@@ -363,7 +367,7 @@ class ReplicaMoves:
             await self._rename(move, copying, worker)
         except (StorageError, FileNotFoundError) as error:
             self._after(move, partition)
-            if isinstance(error, DiskFull | TooManyOpenFiles | FlushLate):
+            if isinstance(error, DiskFull | TooManyOpenFiles | FlushLate | LogCut):
                 log.warning("the move of %s waits: %s", topic_partition, error)
                 self._queue.append(move)
                 await self._pause(RETRY_MS)
@@ -388,6 +392,8 @@ class ReplicaMoves:
         await self._save_log_starts(future.directory)
         if self._logs.get(topic_partition) is not moved or self._logs.futures.get(topic_partition) is not future:
             return  # a directory has failed
+        if not future.ends_with(moved):
+            raise LogCut(f"{topic_partition} was cut")
         exchange = move.exchange = self._logs.futures.begin_exchange(moved, future, self._ids.uuid().hex())
         await worker.run(exchange.perform)
         if self._logs.get(topic_partition) is not moved:
@@ -395,6 +401,9 @@ class ReplicaMoves:
         if self._logs.futures.get(topic_partition) is not future:
             await worker.run(exchange.undo)
             return
+        if not future.ends_with(moved):
+            await worker.run(exchange.undo)
+            raise LogCut(f"{topic_partition} was cut")
         removal, before = self._logs.complete_exchange(future, exchange)
         self._removals.remove_later(removal, before)
         del self._moves[topic_partition]

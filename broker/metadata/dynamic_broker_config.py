@@ -42,6 +42,13 @@ class DynamicBrokerConfig:
             return
         if self.read_files is not None:
             self.read_files(self._configs.broker_texts().dynamic_broker)
+        self.read_again()
+
+    def read_again(self) -> None:
+        """Compute the settings from the image of now: if they have changed, call the subscribers.
+
+        To be called once before changes are published to `apply`: the image may have changed since this object was
+        made."""
         if self._take():
             for reconfigure in self._subscribers:
                 reconfigure(self.settings)

@@ -135,12 +135,15 @@ class ReplicaAssignment:
         self._forget_deleted()
 
     def _drop_strays(self) -> None:
-        """Remove the logs of partitions that were taken from this node while its logs were being loaded."""
+        """Remove the logs of partitions that were taken from this node, or deleted, while its logs were being loaded.
+
+        A new topic may have the name of a deleted topic by now: its logs are made when the deleted logs are forgotten.
+        """
         topics = self._metadata.image.topics.by_name
         for found in self._logs.all():
             topic, index = found.topic_partition
             known = topics.get(topic)
-            partition = None if known is None else known.partition(index)
+            partition = None if known is None or not known.owns(found.topic_id) else known.partition(index)
             if partition is None or (self._assign_directory is not None and self._node_id not in partition.replicas):
                 self._drop(topic, index)
 
@@ -239,7 +242,10 @@ class ReplicaAssignment:
         self._scheduler.once(after_ms, self._host_some)
 
     def _host(self, topic: TopicImage, image: PartitionImage) -> None:
-        """Make the log of a partition and host it. Raises DiskFull and TooManyOpenFiles, which may pass."""
+        """Make the log of a partition, unless it was found at the start, and host it.
+
+        Raises DiskFull and TooManyOpenFiles, which may pass.
+        """
         if self._node_id not in image.replicas or self._replicas.is_offline(topic.name, image.index):
             return
         topic_partition = TopicPartition(topic.name, image.index)
@@ -256,15 +262,18 @@ class ReplicaAssignment:
                 self._replicas.take_offline([topic_partition])
                 return
             directory = directory or self._logs.emptiest()
+        config = self._configs.topic_config(topic.name)
         try:
             found = self._logs.create(
                 topic_partition,
                 topic.topic_id,
-                self._configs.topic_config(topic.name),
+                config,
                 self._clock.now_ms(),
                 directory,
                 is_renewed=topic.is_renewed,
             )
+            assert found.topic_id == topic.topic_id, f"{found} is the log of another topic than {topic.topic_id.hex()}"
+            found.config = config  # a log that was found has the config of the time when it was found
             partition = Partition(
                 clock=self._clock,
                 log=found,

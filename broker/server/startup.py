@@ -205,6 +205,7 @@ class Startup:
             replication=self.replication,
             transaction_markers=self._transaction_markers,
         )
+        dynamic_config.read_again()  # the image has changed while logs were loaded, and nothing was published
         loader.publish_to(publisher.publish)
         background_tasks = self._start_background_tasks(group_coordinator, removals)
         return ServerComponents(
@@ -273,10 +274,8 @@ class Startup:
 
         def is_ours(topic_partition: TopicPartition, topic_id: bytes | None) -> bool:
             topic, partition = known(topic_partition)
-            if topic is None or partition is None or topic_id not in (None, topic.topic_id):
+            if topic is None or partition is None or not topic.owns(topic_id):
                 return False
-            if topic_id is None and topic.is_renewed:
-                return False  # the topic's own directory would have its id: `LogManager.create`
             return not settings.is_member or settings.node_id in partition.replicas
 
         loading = self._metric_sources.loading = LogLoading(

@@ -120,6 +120,13 @@ class InFlight:
         self.member_id = member_id
         self.lock = lock
 
+    def is_held_since(self, member_id: str, delivery_count: int) -> bool:
+        """Whether the member still holds the records as it acquired them for the ``delivery_count``th time.
+
+        The count tells one acquisition from the next: it rises with each of them, and falls only in `take_back`."""
+        is_held = self.state is RecordState.ACQUIRED and self.member_id == member_id
+        return is_held and self.delivery_count == delivery_count
+
     def take_back(self) -> None:
         """The records were acquired and could not be delivered: as if they had not been acquired."""
         assert self.state is RecordState.ACQUIRED, f"{self} is not acquired"

@@ -179,11 +179,11 @@ class ShareFetch:
         return found.region, fetched_in(found.region, behind, aborted)
 
     @staticmethod
-    def take_back(answers: Sequence[ShareFetchAnswer]) -> None:
-        """What was acquired is not delivered."""
+    def take_back(answers: Sequence[ShareFetchAnswer], member_id: str) -> None:
+        """What the member has acquired is not delivered."""
         for answer in answers:
             if answer.taken_from is not None:
-                answer.taken_from.share.window.take_back(answer.acquired)
+                answer.taken_from.share.window.take_back(member_id, answer.acquired)
 
 
 class DelayedShareFetch(DelayedOperation):

@@ -140,7 +140,11 @@ class SharePartition:
             self._bury(change)
 
     def fence(self) -> None:
-        """This object is no longer used: no lock of it shall expire, no answer of the persister change anything."""
+        """This object is no longer used: none of its locks expires any more.
+
+        Answers of the persister may still come. Who has waited for a read gets an error. Records whose rejection is
+        persisted go to the dead letter queue.
+        """
         self.phase = Phase.FENCED
         self.window.unlock_all()
 

@@ -184,7 +184,8 @@ class SharePartitions:
             if error is not None:
                 log.info("%s cannot be read: %s", hosted.share, error)
                 fetch.failed[topic_id_partition] = error
-                self.remove(hosted.share.key)
+                if self._hosted.get(hosted.share.key) is hosted:  # not one that was hosted since
+                    self.remove(hosted.share.key)
             self._purgatory.check(hosted.share.key)
 
         hosted.share.initialize(partial(self._find_start, hosted), then)

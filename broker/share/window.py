@@ -346,16 +346,18 @@ class Window:
             offset = floor.last_offset + 1
         self._gap = (end_offset, offset) if end_offset == self.end_offset and offset <= end_offset else None
 
-    def take_back(self, acquired: Sequence[AcquiredRecords]) -> None:
-        """Records that have just been acquired are not delivered."""
+    def take_back(self, member_id: str, acquired: Sequence[AcquiredRecords]) -> None:
+        """What the member has acquired is not delivered.
+
+        Records that it does not hold any more are passed over: their lock has expired, or its session has ended. They
+        may be another member's by now.
+        """
         for run in acquired:
             for batch in self._overlapping(run.first_offset, run.last_offset):
-                if batch.records is not None or not batch.lies_within(run.first_offset, run.last_offset):
-                    for _, record in batch.within(run.first_offset, run.last_offset):
-                        record.take_back()
-                else:
-                    batch.whole.take_back()
-                self._may_have_available = True
+                for _, _, state in batch.states_within(run.first_offset, run.last_offset):
+                    if state.is_held_since(member_id, run.delivery_count):
+                        state.take_back()
+                        self._may_have_available = True
 
     # Acknowledging ----------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ class InMemoryPersister:
         self.answers_with = ErrorCode.NONE
         """The code of the next writes; with an error nothing is written."""
         self.is_holding = False
-        """Whether answers to writes wait for `answer`."""
+        """Whether answers to reads and writes wait for `answer`."""
         self._held: list[Callable[[], None]] = []
 
     def initialize(
@@ -48,7 +48,8 @@ class InMemoryPersister:
     def read(
         self, key: SharePartitionKey, leader_epoch: int, then: Callable[[ErrorCode, ShareState | None], None]
     ) -> None:
-        then(ErrorCode.NONE, self.states.get(key, ShareState(0, leader_epoch, NO_START_OFFSET, NOT_COUNTED, ())))
+        state = self.states.get(key, ShareState(0, leader_epoch, NO_START_OFFSET, NOT_COUNTED, ()))
+        self._answer(lambda: then(ErrorCode.NONE, state))
 
     def write(self, key: SharePartitionKey, state: ShareState, then: Callable[[ErrorCode], None]) -> None:
         code = self.answers_with
@@ -58,13 +59,16 @@ class InMemoryPersister:
             self.states[key] = state._replace(
                 batches=merged(() if before is None else before.batches, state.batches, state.start_offset)
             )
+        self._answer(lambda: then(code))
+
+    def _answer(self, answer: Callable[[], None]) -> None:
         if self.is_holding:
-            self._held.append(lambda: then(code))
+            self._held.append(answer)
         else:
-            then(code)
+            answer()
 
     def answer(self) -> None:
-        """Answer all writes that wait."""
+        """Answer all reads and writes that wait."""
         held, self._held = self._held, []
         for one in held:
             one()

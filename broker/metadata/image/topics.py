@@ -87,6 +87,14 @@ class TopicImage:
             return partitions[position]
         return None
 
+    def owns(self, topic_id: bytes | None) -> bool:
+        """Whether a log whose directory names ``topic_id`` (None: no topic) is of this topic.
+
+        Otherwise the log is of a deleted topic of the same name.
+        """
+        # The topic's own directory would have its id where the name was in use before: `LogManager.create`.
+        return not self.is_renewed if topic_id is None else topic_id == self.topic_id
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TopicsImage:

@@ -15,10 +15,12 @@ from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.delete_records import DeleteRecordsRequest
 from protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from protocol.messages.topics import DeleteTopicsRequest
+from storage.flushing import FlushTarget
 from storage.future_logs import LogExchange
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.files import FaultyFileSystem
+from tests.support.logs import values_in
 from tests.support.requests import fetch_request, produce_request
 from tests.unit.broker.handlers.transactional_client import TransactionalClient, with_coordinators
 
@@ -362,6 +364,41 @@ def test_what_is_appended_during_the_exchange_waits(broker: InProcessBroker, gat
     (answer,) = client.receive().responses[0].partition_responses
     assert (answer.error_code, answer.base_offset) == (E.NONE, 1)
     assert broker.log("orders").log_end_offset == 2
+
+
+@pytest.mark.parametrize("step", [FlushTarget, LogExchange])
+@pytest.mark.parametrize("cut_to", [3, 0])
+def test_a_log_that_is_cut_during_the_exchange_takes_nothing_from_its_copy_that_was_cut_off(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, step: type[FlushTarget | LogExchange], cut_to: int
+) -> None:
+    """While the copy is flushed, and while the directories are renamed."""
+    has_begun, may_go_on, perform = threading.Event(), threading.Event(), step.perform
+
+    broker.create_topic("orders")
+    for number in range(5):
+        broker.produce("orders", b"old-%d" % number)
+    log, logs = broker.log("orders"), broker.server.components.logs
+
+    def wait(self: Any) -> None:
+        if logs.exchanged:
+            has_begun.set()
+            assert may_go_on.wait(60)
+        perform(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(step, "perform", wait)
+        assert move(broker, "two") == E.NONE
+        until(broker, has_begun.is_set)
+        cut = logs.truncate_to if cut_to else logs.truncate_fully_to
+        cut(log.topic_partition, cut_to, broker.clock.now_ms())
+        may_go_on.set()
+        until(broker, lambda: place(broker) == "two")
+
+    assert (log.log_end_offset, log.high_watermark) == (cut_to, cut_to)
+    assert broker.produce("orders", b"new") == cut_to
+    broker.restart()
+    assert values_in(broker.log("orders")) == [*(b"old-%d" % number for number in range(cut_to)), b"new"]
+    until(broker, lambda: directories(broker) == {"one": [], "two": ["orders-0"], "three": []})
 
 
 def test_a_topic_that_is_deleted_during_the_exchange_goes_when_it_is_over(

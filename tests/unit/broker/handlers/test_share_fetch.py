@@ -12,7 +12,10 @@ from protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchReq
 from protocol.messages.topics import DeleteTopicsRequest
 from storage.batch.record_batch import read_header
 from tests.support.altered_configs import configure
+from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
+from tests.support.quotas import limit
+from tests.support.requests import fetch_request, produce_request
 from tests.support.share_groups import (
     InMemoryPersister,
     ShareMember,
@@ -140,6 +143,28 @@ def test_records_for_a_member_that_has_gone_meanwhile_are_given_back(broker: InP
     assert bert.acquire() == [(0, 0, 2)]
 
 
+def test_a_member_that_comes_back_before_its_first_read_is_answered_keeps_its_records(
+    broker: InProcessBroker, jobs: bytes, persister: InMemoryPersister
+) -> None:
+    """The state is read again for it; the answer to the first read is for a share partition that is fenced."""
+    broker.produce("jobs", b"a", b"b")
+    persister.is_holding = True  # the share coordinator is not available
+    anna = ShareMember(broker, jobs)
+    anna.send(max_wait_ms=500)
+    broker.advance(501)
+    assert acquired(anna.receive()) == []
+    anna.client.close()
+    persister.is_holding = False
+    anna, bert = ShareMember(broker, jobs), ShareMember(broker, jobs, member_id="bert")
+    assert anna.acquire() == [(0, 1, 1)]
+
+    persister.answer()
+
+    assert bert.acquire() == []
+    assert bert.acquire() == []
+    assert codes(anna.acknowledge({(jobs, 0): [(0, 1, ACCEPT)]})) == [E.NONE, E.NONE]
+
+
 @serves(ShareFetchRequest, E.SHARE_SESSION_NOT_FOUND, E.INVALID_SHARE_SESSION_EPOCH, E.INVALID_REQUEST)
 @serves(ShareAcknowledgeRequest, E.SHARE_SESSION_NOT_FOUND, E.INVALID_SHARE_SESSION_EPOCH, E.INVALID_REQUEST)
 @every_version(ShareFetchRequest)
@@ -254,6 +279,57 @@ def test_the_answer_waits_for_the_persister(broker: InProcessBroker, jobs: bytes
     assert anna.client.has_no_answer()
     persister.answer()
     assert acquired(anna.receive()) == [(1, 1, 1)]
+
+
+def waiting_above_its_quota(broker: InProcessBroker, jobs: bytes, persister: InMemoryPersister) -> ShareMember:
+    """A member that has acknowledged the first record and acquired others, and whose answer waits for the share
+    coordinator, for longer than it may hold records."""
+    for _ in range(20):
+        broker.ask(produce_request("jobs", produced([record(bytes(2_000))])), 9)
+    anna = ShareMember(broker, jobs)
+    assert anna.acquire(max_records=1) == [(0, 0, 1)]
+    limit(broker, {"client-id": "test"}, consumer_byte_rate=1_000)
+    persister.is_holding = True
+    anna.send({(jobs, 0): [(0, 0, ACCEPT)]})
+    assert anna.client.has_no_answer()
+    persister.is_holding = False
+    broker.advance(LOCK_MS + 1)
+    assert anna.client.has_no_answer()
+    return anna
+
+
+def test_a_throttled_member_whose_locks_have_expired_gets_nothing(
+    broker: InProcessBroker, jobs: bytes, persister: InMemoryPersister
+) -> None:
+    anna = waiting_above_its_quota(broker, jobs, persister)
+    broker.ask(fetch_request("jobs", max_bytes=9_000), 12)  # the client uses its quota up
+
+    persister.answer()
+
+    answer = anna.receive()
+    assert answer.throttle_time_ms > 0
+    assert (codes(answer), acquired(answer)) == ([E.NONE, E.NONE, E.NONE], [])
+    broker.advance(answer.throttle_time_ms + LOCK_MS)
+    assert anna.acquire(max_records=1, batch_size=1) == [(1, 4, 2)], "the expired delivery counts"
+    assert broker.server.failure is None
+
+
+def test_a_throttled_member_leaves_records_to_the_member_that_has_them_by_now(
+    broker: InProcessBroker, jobs: bytes, persister: InMemoryPersister
+) -> None:
+    anna, bert = waiting_above_its_quota(broker, jobs, persister), ShareMember(broker, jobs, member_id="bert")
+    assert bert.acquire(max_records=4) == [(1, 4, 2)]  # which uses the quota of the client up
+
+    persister.answer()
+
+    answer = anna.receive()
+    assert answer.throttle_time_ms > 0
+    assert (codes(answer), acquired(answer)) == ([E.NONE, E.NONE, E.NONE], [])
+    broker.advance(LOCK_MS - 1)
+    assert codes(bert.acknowledge({(jobs, 0): [(1, 3, ACCEPT)]})) == [E.NONE, E.NONE]
+    broker.advance(2)  # the lock of the last of them expires
+    assert anna.acquire(max_records=1) == [(4, 4, 3)]
+    assert broker.server.failure is None
 
 
 def test_a_group_that_another_leader_has_taken_over(

@@ -194,6 +194,34 @@ def test_a_topic_that_was_made_again_is_cleaned_once_the_round_over_the_deleted_
     assert values(broker, "orders") == [b"2", b"2"]
 
 
+def test_a_log_that_begins_anew_while_a_copy_is_put_in_place_goes_on_and_is_not_clean(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a follower's does whose leader has nothing of it. The report of the round has come before."""
+    sync, is_swapped_in, may_go_on = SegmentSwap.sync, threading.Event(), threading.Event()
+    cleaner, logs = broker.server.components.log_cleaner, broker.server.components.logs
+
+    def sync_slowly(swap: SegmentSwap) -> None:
+        if swap.copy in log.segments:
+            is_swapped_in.set()
+            may_go_on.wait(60)
+        sync(swap)
+
+    monkeypatch.setattr(SegmentSwap, "sync", sync_slowly)
+    fill(broker, "orders")
+    log = broker.log("orders")
+    rest_until(broker, is_swapped_in.is_set)
+
+    cleaner.abort(log.topic_partition)
+    logs.truncate_fully_to(log.topic_partition, 0, broker.clock.now_ms())
+    may_go_on.set()
+    broker.wait_until(lambda: not log.is_being_cleaned)
+
+    assert not any(directory.has_failed for directory in logs.directories)
+    assert (log.cleaned_to or 0, cleaner.stats.rounds, cleaner.stats.failed_rounds) == (0, 0, 0)
+    assert broker.produce("orders", b"next") == 0
+
+
 def test_a_full_disk_stops_cleaning_until_there_is_space(
     broker: InProcessBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,20 @@ def test_whoever_subscribes_is_told_the_settings_now_and_at_each_change(tmp_path
     assert told == [4, 6, 7, 6]
 
 
+def test_what_has_changed_before_anything_is_published_is_told_when_the_image_is_read_again(tmp_path):
+    node = MetadataNode(tmp_path, num_io_threads=4)
+    told = []
+    settings = DynamicBrokerConfig(ConfigView(node.metadata, node.settings))
+    settings.subscribe(lambda settings: told.append(settings.num_io_threads))
+    say(node, "num.io.threads", "6")
+    assert told == [4]
+
+    settings.read_again()
+    settings.read_again()
+
+    assert told == [4, 6]
+
+
 def test_nobody_is_told_before_it_is_durable(tmp_path):
     node = MetadataNode(tmp_path)
     told, answers = [], []

@@ -1,25 +1,39 @@
-"""ReplicaAssignment makes a few partitions at a time, so that requests need not wait for ten thousand of them."""
+"""ReplicaAssignment makes a few partitions at a time, so that requests need not wait for ten thousand of them. It hosts
+the logs that are found at the start as the metadata has them when they are loaded."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.metadata.configs import ConfigView
+from broker.metadata.image.records import Record
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.replica_assignment import MOST_AT_ONCE, RETRY_MS
+from broker.server.startup import Startup
+from config.resources import ConfigResource
 from protocol.errors import ErrorCode as E
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.topics import DeleteTopicsRequest
-from protocol.records.cluster_metadata import PartitionChangeRecord
+from protocol.records.cluster_metadata import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from storage.checkpoints import PARTITION_METADATA
 from storage.deleted_partitions import ForgetDeleted
 from storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from storage.log import Log
 from storage.log_manager import LogManager
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
+from tests.support.leadership import create_replicated_topic
 from tests.support.requests import produce_request
 
 
@@ -133,3 +147,127 @@ def test_a_topic_waits_until_the_checkpoints_have_forgotten_its_deleted_namesake
     broker.wait_until(lambda: hosted(broker) == 2)
 
     assert [produce_to(broker, index) for index in range(2)] == [E.NONE] * 2
+
+
+# What is committed while a member loads its logs ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def primary(tmp_path: Path) -> Iterator[InProcessBroker]:
+    """Node 1, with the controller."""
+    with running_broker(
+        tmp_path / "primary",
+        listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        controller_listener_names="CONTROLLER",
+    ) as broker:
+        yield broker
+
+
+@pytest.fixture
+def member(tmp_path: Path, primary: InProcessBroker) -> Iterator[InProcessBroker]:
+    """Node 2, whose controller is node 1; it has the only replica of `orders`, with two records."""
+    (listener,) = primary.server.socket_server.controller_listeners
+    with running_broker(
+        tmp_path / "member",
+        beside=primary,
+        process_roles="broker",
+        node_id=2,
+        controller_quorum_bootstrap_servers=f"{listener.host}:{listener.port}",
+    ) as broker:
+        create_replicated_topic(primary, "orders", (2,))
+        until_led(broker)
+        broker.produce("orders", b"old-0", b"old-1")
+        yield broker
+
+
+def until_led(member: InProcessBroker) -> None:
+    """Let time pass until the member leads `orders`."""
+
+    def holds() -> bool:
+        member.advance(20)
+        partition = member.server.components.replicas.find("orders", 0)
+        return partition is not None and partition.is_leader
+
+    member.wait_until(holds)
+
+
+def restart_while(
+    member: InProcessBroker,
+    primary: InProcessBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    *committed: Record,
+    before_that: Callable[[], object] = lambda: None,
+) -> None:
+    """Restart the member; it knows the records ``committed`` when its logs are loaded, and not before."""
+    load = Startup._load_logs
+
+    async def load_meanwhile(self: Startup, configs: ConfigView) -> None:
+        await load(self, configs)
+        controller = primary.server.components.controller
+        assert controller is not None
+        controller.append(committed)
+        end_offset = controller.image.end_offset
+        while self._metadata.image.end_offset < end_offset:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.001)
+
+    member.stop()
+    before_that()
+    with monkeypatch.context() as patched:
+        patched.setattr(Startup, "_load_logs", load_meanwhile)
+        member.start()
+    until_led(member)
+
+
+def made_anew(primary: InProcessBroker, topic_id: bytes) -> list[Record]:
+    """`orders` is deleted, and made again with another id on the same broker."""
+    before = primary.server.metadata.image.topics.by_name["orders"]
+    (partition,) = before.partitions
+    return [
+        RemoveTopicRecord(topic_id=before.topic_id),
+        TopicRecord(name="orders", topic_id=topic_id),
+        PartitionRecord(
+            partition_id=0, topic_id=topic_id, replicas=[2], isr=[2], leader=2, leader_epoch=0, partition_epoch=0,
+            directories=list(partition.directories),
+        ),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("names_its_topic", [True, False])
+def test_a_topic_that_is_made_anew_while_logs_are_loaded_has_none_of_the_deleted_topics_records(
+    member: InProcessBroker, primary: InProcessBroker, monkeypatch: pytest.MonkeyPatch, names_its_topic: bool
+) -> None:
+    new_id = b"n" * 16
+    topic_file = member.directory / "orders-0" / PARTITION_METADATA
+
+    restart_while(
+        member,
+        primary,
+        monkeypatch,
+        *made_anew(primary, new_id),
+        before_that=lambda: None if names_its_topic else topic_file.unlink(),
+    )
+
+    log = member.log("orders")
+    assert (log.topic_id, log.log_end_offset) == (new_id, 0)
+    assert member.server.components.replicas.partition("orders", 0).topic_id == new_id
+    assert member.produce("orders", b"new") == 0
+
+
+def test_configs_that_change_while_logs_are_loaded_are_in_force_afterwards(
+    member: InProcessBroker, primary: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_topic, of_broker = int(ConfigResource.TOPIC), int(ConfigResource.BROKER)
+
+    restart_while(
+        member,
+        primary,
+        monkeypatch,
+        ConfigRecord(resource_type=of_topic, resource_name="orders", name="retention.ms", value="5000"),
+        ConfigRecord(resource_type=of_broker, resource_name="", name="log.segment.bytes", value="1048576"),
+        ConfigRecord(resource_type=of_broker, resource_name="2", name="num.io.threads", value="3"),
+    )
+
+    config = member.log("orders").config
+    assert (config.retention_ms, config.segment_bytes) == (5_000, 1_048_576)
+    assert member.server.components.dynamic_config.settings.num_io_threads == 3
+    assert member.server.metric_sources.handlers.size == 3

@@ -14,7 +14,15 @@ from broker.runtime.manual_clock import ManualClock
 from broker.runtime.timing_wheel import TimingWheel
 from broker.share.fetched import Fetched
 from broker.share.in_flight import DeliveryLimit, RecordState
-from broker.share.requests import Acknowledgement, AcknowledgeType, AcquireMode, Acquisition, Change, WindowTerms
+from broker.share.requests import (
+    Acknowledgement,
+    AcknowledgeType,
+    AcquiredRecords,
+    AcquireMode,
+    Acquisition,
+    Change,
+    WindowTerms,
+)
 from broker.share.share_partition import SharePartition
 from protocol.errors import ErrorCode
 from storage.batch.record_batch import BatchHeader
@@ -57,6 +65,11 @@ class ShareGroupWalk(RuleBasedStateMachine):
         self.log: list[BatchHeader] = []
         self.held: dict[int, tuple[str, int]] = {}
         """Offset -> member and deadline, as members know it."""
+        self.fetches = 0
+        self.acquired_by: dict[int, int] = {}
+        """Offset -> the number of the fetch that has acquired it last."""
+        self.unanswered: list[tuple[str, int, list[AcquiredRecords]]] = []
+        """Fetches whose answers wait: member, number, and what was acquired."""
         self.counts: dict[int, int] = {}
         """How often an offset was delivered, in this run of the broker."""
         self.delivered: set[int] = set()
@@ -94,6 +107,7 @@ class ShareGroupWalk(RuleBasedStateMachine):
         assert errors == [None]
         self.counts.clear()
         self.held.clear()
+        self.unanswered.clear()
 
     @property
     def offsets(self) -> set[int]:
@@ -110,9 +124,28 @@ class ShareGroupWalk(RuleBasedStateMachine):
         """Records are delivered that nobody holds, which are not settled, and each with a higher count than before."""
         self.deliver(member, most, size, mode, batches)
 
-    def deliver(self, member: str, most: int, size: int, mode: AcquireMode, batches: int) -> int:
+    @rule(member=st.sampled_from(MEMBERS), most=st.integers(1, 30), mode=st.sampled_from(AcquireMode))
+    def fetch_and_wait(self, member: str, most: int, mode: AcquireMode) -> None:
+        """A fetch acquires records, and its answer waits."""
+        acquired = self.deliver(member, most, most, mode, 8)
+        self.unanswered.append((member, self.fetches, acquired))
+
+    @rule(data=st.data())
+    def take_back(self, data: st.DataObject) -> None:
+        """An answer is not sent: what its member still holds of it is free, as if it had not been acquired."""
+        if not self.unanswered:
+            return
+        member, number, acquired = self.unanswered.pop(data.draw(st.integers(0, len(self.unanswered) - 1)))
+        self.share.window.take_back(member, acquired)
+        for offset in (one for run in acquired for one in range(run.first_offset, run.last_offset + 1)):
+            if offset in self.held and self.acquired_by[offset] == number:
+                del self.held[offset]
+                self.counts[offset] -= 1
+
+    def deliver(self, member: str, most: int, size: int, mode: AcquireMode, batches: int) -> list[AcquiredRecords]:
+        self.fetches += 1
         if not self.share.can_acquire():
-            return 0
+            return []
         offset = self.share.window.next_fetch_offset()
         headers = [header for header in self.log if header.last_offset >= offset][:batches]
         fetched = Fetched(headers, [0] * len(headers), ())
@@ -128,10 +161,11 @@ class ShareGroupWalk(RuleBasedStateMachine):
                 assert self.counts.get(one, 0) < run.delivery_count <= self.limit
                 self.counts[one] = run.delivery_count
                 self.held[one] = member, now + LOCK_MS
+                self.acquired_by[one] = self.fetches
                 self.delivered.add(one)
         if mode is AcquireMode.RECORD_LIMIT:
             assert total <= most
-        return total
+        return acquired
 
     @rule(data=st.data(), member=st.sampled_from(MEMBERS), fails=st.booleans())
     def acknowledge(self, data: st.DataObject, member: str, fails: bool) -> None:

@@ -272,6 +272,47 @@ def test_a_copy_is_given_up_when_one_of_its_segments_has_left_the_log(orders: Co
     assert not [name for name in orders.home.names() if "swap" in name]
 
 
+@pytest.mark.parametrize("cut_to", [0, 2, 6])
+def test_a_log_that_is_cut_while_a_copy_has_no_name_of_its_own_goes_on(orders: CompactedLog, cut_to: int) -> None:
+    """In front of the copy, at its beginning, and in the middle of it."""
+    orders.write((b"c", bytes(450)), (b"d", b""))  # a segment that is full, and gets a copy of its own
+    orders.roll()
+    for number in range(3):
+        orders.write((b"a", b"%d" % number), (b"b%d" % number, b"x"))
+        orders.roll()
+    first, group = [one for one in orders.copies() if isinstance(one, CleanedGroup)]
+    assert (first.base_offsets, group.base_offsets) == ((0,), (2, 4, 6))
+    orders.swap(first)
+    swap = orders.begin_swap(group)
+    swap.prepare()
+    assert orders.log.swap_in(swap) is not None
+
+    orders.log.truncate_to(cut_to, T)
+    orders.log.end_swap(swap)
+
+    assert not [name for name in orders.home.names() if "swap" in name]
+    before = orders.pairs()
+    assert orders.write((b"e", b"new")) == cut_to
+    orders.reopen(clean=False)
+    assert orders.pairs() == [*before, (b"e", b"new")]
+
+
+@pytest.mark.parametrize("offset", [0, 9])
+def test_a_log_that_begins_anew_while_a_copy_has_no_name_of_its_own_goes_on(orders: CompactedLog, offset: int) -> None:
+    group = three_segments(orders)
+    swap = orders.begin_swap(group)
+    swap.prepare()
+    assert orders.log.swap_in(swap) is not None
+
+    orders.log.truncate_fully_to(offset, T)
+    orders.log.end_swap(swap)
+
+    assert not [name for name in orders.home.names() if "swap" in name]
+    assert orders.write((b"e", b"new")) == offset
+    orders.reopen(clean=False)
+    assert orders.pairs() == [(b"e", b"new")]
+
+
 def test_producer_snapshots_of_replaced_segments_go_but_the_first(orders: CompactedLog) -> None:
     for number in range(3):
         orders.write((b"a", b"%d" % number), producer_id=7)
