@@ -1,1 +1,1 @@
-"""Ottla: a single-node broker that speaks Kafka's wire protocol and keeps Kafka's own files on disk."""
+"""Ottla: a broker that speaks Kafka's wire protocol and keeps Kafka's own files on disk."""

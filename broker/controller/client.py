@@ -91,7 +91,7 @@ class ControllerClient(AutoCreation, Protocol):
 
         Args:
             topics: the topics to create.
-                timeout_ms: how long the client waits; with 0 or less its time is over before anything is done.
+            timeout_ms: how long the client waits; with 0 or less its time is over before anything is done.
             validate_only: check everything, create nothing.
             then: gets the results in the order of the request; names that came twice are at the end.
             mutations: charged for the partitions of each topic; None where nothing limits the client.

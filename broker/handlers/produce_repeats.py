@@ -98,7 +98,7 @@ class Repeats:
         self._known[prefix] = repeated
 
     def close(self) -> None:
-        """The connection is gone: nothing outside of it refers to what it has sent."""
+        """The connection is closed. Nothing has to be done: only the connection refers to this object."""
 
     def take(self, slot: ResponseSlot) -> bool:
         """Append what a request brings that is like an earlier one. False: it is not, and nothing has been done."""

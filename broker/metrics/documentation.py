@@ -27,9 +27,9 @@ curl http://127.0.0.1:9404/metrics
 | `/healthz` | 200 while the process works |
 | `/readyz` | 200 once Kafka's clients are served; 503 before, with how far the start has come, and during a stop |
 
-- `ottla.prometheus.listener` says where: `127.0.0.1:9404` by default, empty for nowhere. There is no password: give the
-  port to those who watch, and to no one else. If no port is set and 9404 is taken, another port is used, and the log
-  says which.
+- `ottla.prometheus.listener` says where: `127.0.0.1:9404` by default, in a container (`--container`) port 9404 of every
+  interface, empty for nowhere. There is no password: give the port to those who watch, and to no one else. If no port
+  is set and 9404 is taken, another port is used, and the log says which.
 - `ottla.prometheus.partitions=false` leaves the series of partitions out, also those of groups; those of topics stay,
   and so do the sums of a group over a topic. A partition has {each} series, and {of_group} more for each group that has
   committed an offset of it; 5,000 partitions are a page of 6 MB.

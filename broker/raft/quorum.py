@@ -1,4 +1,5 @@
-"""The quorum of ``__cluster_metadata``: its voters (this node alone), the leader epoch, the file ``quorum-state``.
+"""The quorum of ``__cluster_metadata``: its voters (this node alone, or nodes elsewhere), the leader epoch, the file
+``quorum-state`` of a node that votes alone.
 
 quorum-state, one line of JSON without a line end (KIP-595, KIP-853):
 

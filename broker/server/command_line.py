@@ -247,9 +247,9 @@ async def _started(daemon: BrokerServer, stop: asyncio.Event) -> bool:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ottla",
-        description="A single-node broker that speaks Kafka's protocol.",
-        epilog="Other commands: ottla health --help, whether a broker accepts requests; for a data directory that no "
-        "broker works in, ottla dump --help and ottla verify --help.",
+        description="A broker that speaks Kafka's protocol.",
+        epilog="Other commands: ottla health, dump, verify, cluster, cert, pipeline, each with --help; ottla --test: a "
+        "broker for tests.",
         formatter_class=partial(argparse.HelpFormatter, width=HELP_COLUMNS),
     )
     add_settings_options(parser)

@@ -5,7 +5,7 @@
       n     the session's epoch: adds and forgets partitions; the next request has n + 1
      -1     ends the session: all records that the member holds are released
 
-A session does not expire, it ends with the connection that began it.
+A session does not expire: it ends with epoch -1, or with the connection that began it.
 """
 
 from __future__ import annotations
