@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.controller.client import Heartbeat, HeartbeatAnswer, TokenChange
-from broker.controller.directories import DIRECTORIES_SINCE
 from broker.controller.election_counts import ElectionCounts
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
@@ -19,7 +18,7 @@ from broker.metadata.image.records import Record
 from broker.metadata.internal_topics import InternalTopic
 from broker.metadata.loader import MetadataLoader, MetadataTransaction
 from broker.metadata.producer_ids import BLOCK_SIZE
-from broker.metadata.record_versions import CORDONED_SINCE, version_of
+from broker.metadata.record_versions import CORDONED_SINCE, DIRECTORIES_SINCE, version_of
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
 from broker.raft.single_voter_log import SingleVoterLog
 from broker.request.faults import (

@@ -16,8 +16,8 @@ from enum import Enum, auto
 from typing import Final
 
 from broker.controller.cluster_view import ClusterView
-from broker.controller.directories import DIRECTORIES_SINCE
 from broker.metadata.image.topics import PartitionImage, TopicImage
+from broker.metadata.record_versions import DIRECTORIES_SINCE
 from protocol.records.cluster_metadata import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
 
 RECOVERED: Final = 0
