@@ -17,7 +17,7 @@ from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import Forwarder
 from broker.membership.member import BrokerMember, MemberSettings
 from broker.metadata.internal_topics import internal_topic
-from broker.metadata.registration import Registration, RegistrationRefused
+from broker.metadata.registration import Registration, RegistrationRefused, known_directories
 from broker.peers.backoff import Backoff
 from broker.peers.connector import Connector
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
@@ -190,6 +190,7 @@ class ClusterMembership:
             channel=self._heartbeats,
             applied_offset=lambda: listener.image.end_offset - 1,
             metadata_version=lambda: listener.image.features.metadata_version,
+            known_directories=lambda: known_directories(listener.image, settings.node_id),
             clock=clock,
             chance=self._chance,
             settings=MemberSettings(
@@ -205,6 +206,7 @@ class ClusterMembership:
             node_id=settings.node_id,
             broker_epoch=lambda: self.broker_epoch,
             internal_topic=lambda name: internal_topic(name, settings),
+            known_directories=lambda: known_directories(listener.image, settings.node_id),
             clock=clock,
             backoff=Backoff(self._chance),
         )
