@@ -29,7 +29,7 @@ from broker.raft.client import RaftListener
 from broker.raft.observer import QuorumObserver
 from broker.raft.remote_quorum import RemoteQuorum
 from broker.runtime.clock import Clock
-from broker.runtime.shutdown import Shutdown, first_of
+from broker.runtime.shutdown import CONTROLLED_SHUTDOWN_MS, Shutdown, first_of
 from config.broker_settings import BrokerSettings
 from config.quorum import controller_addresses
 from protocol.api_keys import Versions
@@ -40,9 +40,6 @@ log = logging.getLogger(__name__)
 
 CONTROLLERS: Final = 2
 """The endpoint type of controllers in DescribeCluster (KIP-919)."""
-
-CONTROLLED_SHUTDOWN_MS: Final = 300_000
-"""How long a stop waits for the controllers' leave, as in Kafka."""
 
 _RAFT: Final = "raft-channel"
 _HEARTBEAT: Final = "heartbeat"
