@@ -178,6 +178,8 @@ class ClusterMembership:
             make_peer=partial(self._make_peer, _RAFT),
             clock=clock,
             chance=self._chance,
+            request_timeout_ms=settings.controller_quorum_request_timeout_ms,
+            retry_first_ms=settings.controller_quorum_retry_backoff_ms,
         )
         self._heartbeats = self._channel(_HEARTBEAT, timeout_ms=settings.broker_session_timeout_ms // 2)
         self.member = BrokerMember(
