@@ -24,7 +24,7 @@ RECOVERED: Final = 0
 RECOVERING: Final = 1
 """The leader recovery state (KIP-704): the leader was not in sync, so that committed records may be gone."""
 
-RECOVERY_STATE_SINCE: Final = 4
+RECOVERY_STATE_SINCE: Final = 3
 """The metadata.version (3.2-IV0) from which on a partition has a leader recovery state."""
 
 SHRINKING_KEEPS_EPOCH_SINCE: Final = 12
