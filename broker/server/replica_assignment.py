@@ -336,7 +336,8 @@ class ReplicaAssignment:
     def _delete_log(self, topic_partition: TopicPartition) -> None:
         directory = self._logs.directory_of(topic_partition)
         if directory is None:
-            return  # it has no log yet, or its directory has failed: the next start finds the log as stray
+            # It has no log yet, or its directory has failed: the next start sets the log of a deleted partition aside.
+            return
         self._log_cleaner.abort(topic_partition)
         try:
             removal = self._logs.delete(topic_partition, self._ids.uuid().hex())
