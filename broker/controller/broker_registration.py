@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from broker.controller.broker_changes import leave, leave_uncleanly
 from broker.controller.cluster_view import ClusterView
-from broker.controller.directories import DIRECTORIES_SINCE, is_reserved
+from broker.controller.directories import is_reserved
 from broker.metadata.image.features import METADATA_VERSION
 from broker.metadata.image.records import Record
+from broker.metadata.record_versions import DIRECTORIES_SINCE
 from broker.request.faults import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,

@@ -2,7 +2,8 @@
 
 Each method takes the decoded request, and calls ``then`` with the response once everything that it rests on is durable:
 on the loop, perhaps before the method returns. An error goes into the response, as Kafka's controller has it. Each
-method raises StorageError where the metadata log cannot be written; nothing has changed then.
+method raises StorageError where the metadata log cannot be written. A heartbeat makes up to three changes, of which the
+first may have been written then; of all other requests nothing has changed.
 """
 
 from __future__ import annotations
@@ -160,7 +161,8 @@ class ClusterRequests:
     def alter_partition(self, request: AlterPartitionRequest, then: Callable[[AlterPartitionResponse], None]) -> None:
         """Change the replicas in sync as the leaders of partitions ask (KIP-497), each with its own success or error.
 
-        A request of version 2 has the field ``new_isr`` only, later versions ``new_isr_with_epochs`` only.
+        A decoded request of version 2 has the field ``new_isr`` only, later versions ``new_isr_with_epochs`` only. The
+        request of this node's own broker has both.
         """
         from broker.controller.isr_alteration import IsrPlanner
 

@@ -242,8 +242,9 @@ class ConfigPlanner:
                 ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=key, value=after.get(key))
             )
         if _MIN_INSYNC_REPLICAS in changed and self._image.features.has_eligible_leader_replicas:
-            # The empty name, which means all brokers, is all topics here.
-            self.records.append(ClearElrRecord(topic_name=resource.name))
+            # The empty name means all topics. As in Kafka, a broker's config clears the eligible leaders of all topics.
+            is_topic = resource.type == ConfigResource.TOPIC
+            self.records.append(ClearElrRecord(topic_name=resource.name if is_topic else ""))
 
 
 def _check_lengths(configs: Mapping[str, str]) -> None:

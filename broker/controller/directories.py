@@ -3,9 +3,6 @@
 from collections.abc import Collection
 from typing import Final
 
-DIRECTORIES_SINCE: Final = 17
-"""The metadata.version (3.7-IV2) from which on brokers register their log directories, and replicas have one."""
-
 RESERVED_IDS: Final = 100
 """Ids below this number are no directories."""
 

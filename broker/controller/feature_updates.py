@@ -155,9 +155,10 @@ def _one_min_insync_replicas(image: MetadataImage, of_this_broker: int) -> Itera
     """Records after which ``min.insync.replicas`` has one value for all brokers, which eligible leaders need."""
     if _MIN_INSYNC_REPLICAS not in image.configs.of(ConfigResource.BROKER, EVERY_BROKER):
         yield _min_insync_replicas(EVERY_BROKER, str(of_this_broker))
-    for broker_id in image.cluster.brokers:
-        if _MIN_INSYNC_REPLICAS in image.configs.of(ConfigResource.BROKER, str(broker_id)):
-            yield _min_insync_replicas(str(broker_id), None)
+    # A broker that has been unregistered keeps its configs.
+    for (resource_type, name), configs in image.configs.by_resource.items():
+        if resource_type == ConfigResource.BROKER and name != EVERY_BROKER and _MIN_INSYNC_REPLICAS in configs:
+            yield _min_insync_replicas(name, None)
 
 
 def _min_insync_replicas(resource_name: str, value: str | None) -> ConfigRecord:

@@ -126,7 +126,10 @@ class IsrPlanner:
 
 
 def _new_isr(asked: Asked) -> BrokerEpochs:
-    """The replicas with the epochs of their brokers, which requests of version 2 do not have."""
-    if asked.new_isr:
-        return [Asked.BrokerState(broker_id=broker_id) for broker_id in asked.new_isr]
-    return asked.new_isr_with_epochs
+    """The replicas with the epochs of their brokers (KIP-903), which a decoded request of version 2 does not have.
+
+    The request of this node's own broker is not encoded, and has both fields.
+    """
+    if asked.new_isr_with_epochs:
+        return asked.new_isr_with_epochs
+    return [Asked.BrokerState(broker_id=broker_id) for broker_id in asked.new_isr]

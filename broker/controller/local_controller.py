@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.controller.client import Heartbeat, HeartbeatAnswer, TokenChange
-from broker.controller.directories import DIRECTORIES_SINCE
 from broker.controller.election_counts import ElectionCounts
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
@@ -19,7 +18,7 @@ from broker.metadata.image.records import Record
 from broker.metadata.internal_topics import InternalTopic
 from broker.metadata.loader import MetadataLoader, MetadataTransaction
 from broker.metadata.producer_ids import BLOCK_SIZE
-from broker.metadata.record_versions import CORDONED_SINCE, version_of
+from broker.metadata.record_versions import CORDONED_SINCE, DIRECTORIES_SINCE, version_of
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
 from broker.raft.single_voter_log import SingleVoterLog
 from broker.request.faults import (
@@ -97,7 +96,6 @@ class LocalController:
         """The ids of the log directories of this node that take no new replicas."""
         self.image: MetadataImage = metadata.image
         """The image of everything that has been appended."""
-        self._transaction = MetadataTransaction()
         self._was_in_transaction = metadata.is_in_transaction
         self._configs = ConfigView(self, settings)
         self.elections = ElectionCounts()
@@ -618,15 +616,24 @@ class LocalController:
         self._raft.when_durable(then)
 
     def append(self, records: Sequence[Record], then: Callable[[], None] | None = None) -> None:
-        """Append ``records`` as one change. Raises StorageError; the image is as it was then."""
+        """Append ``records`` as one change.
+
+        The records are replayed before they are written: in the log, a record that does not fit would stop this start
+        and every later start.
+
+        Raises:
+            StorageError: the records could not be written. The image is as it was.
+            InconsistentMetadata: a record does not fit the image. Nothing is written, and the image is as it was.
+        """
         metadata_version = self.image.features.metadata_version
+        transaction, delta = MetadataTransaction(), MetadataDelta(self.image)
+        effective = [counts for record in records for counts in transaction.pass_on(record)]
+        for record in effective:
+            delta.replay(record)
         self._raft.append([(record, version_of(record, metadata_version)) for record in records], then or _nothing)
-        delta = MetadataDelta(self.image)
-        for record in records:
-            for counts in self._transaction.pass_on(record):
-                delta.replay(counts)
-                if isinstance(counts, PartitionChangeRecord):
-                    self.elections.count(counts, self.image)
+        for record in effective:
+            if isinstance(record, PartitionChangeRecord):
+                self.elections.count(record, self.image)
         self.image = delta.apply(self._raft.end_offset)
 
 

@@ -16,15 +16,15 @@ from enum import Enum, auto
 from typing import Final
 
 from broker.controller.cluster_view import ClusterView
-from broker.controller.directories import DIRECTORIES_SINCE
 from broker.metadata.image.topics import PartitionImage, TopicImage
+from broker.metadata.record_versions import DIRECTORIES_SINCE
 from protocol.records.cluster_metadata import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 """The leader recovery state (KIP-704): the leader was not in sync, so that committed records may be gone."""
 
-RECOVERY_STATE_SINCE: Final = 4
+RECOVERY_STATE_SINCE: Final = 3
 """The metadata.version (3.2-IV0) from which on a partition has a leader recovery state."""
 
 SHRINKING_KEEPS_EPOCH_SINCE: Final = 12

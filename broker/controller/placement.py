@@ -8,14 +8,13 @@ from types import MappingProxyType
 from typing import Final
 
 from broker.controller.directories import (
-    DIRECTORIES_SINCE,
     MIGRATING,
     UNASSIGNED,
 )
 from broker.controller.striping import Chance, StripedPlacer, UsableBroker
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage
-from broker.metadata.record_versions import CORDONED_SINCE
+from broker.metadata.record_versions import CORDONED_SINCE, DIRECTORIES_SINCE
 from broker.request.faults import InvalidReplicaAssignment
 from protocol.records.cluster_metadata import RegisterBrokerRecord
 

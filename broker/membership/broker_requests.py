@@ -13,7 +13,7 @@ from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import ForwardedClient, Forwarder, ForwardingFailed, NotForwardable
 from broker.metadata.internal_topics import InternalTopic
 from broker.peers.backoff import Backoff
-from broker.peers.waiting import pause_until
+from broker.peers.waiting import set_by
 from broker.request.context import RequestContext
 from broker.request.session import ANONYMOUS
 from broker.runtime.clock import Clock
@@ -39,8 +39,8 @@ _DEFAULT: Final = InternalTopic(-1, -1, ())
 
 _LOOPBACK: Final = "127.0.0.1"
 
-_SETTLED: Final = {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-"""What ends the assignment of a replica: the controller has it, or the replica is gone."""
+_GONE: Final = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+"""This broker has no such replica any more: as in Kafka, the controllers are not told of it again."""
 
 
 class _AskedTopics(NamedTuple):
@@ -65,16 +65,22 @@ class BrokerRequests:
         node_id: int,
         broker_epoch: Callable[[], int],
         internal_topic: Callable[[str], InternalTopic | None],
+        known_directories: Callable[[], Sequence[bytes] | None],
         clock: Clock,
         backoff: Backoff,
     ) -> None:
-        """``channel`` is for these requests alone; ``internal_topic`` says how a coordinator's topic is made."""
+        """``channel`` is for these requests alone; ``internal_topic`` says how a coordinator's topic is made.
+
+        ``known_directories``: the log directories in this broker's registration, by the metadata that it has applied;
+        None where the level of the cluster does not have them.
+        """
         self._channel = channel
         self._forwarder = forwarder
         self._node_id = node_id
         self._itself = ForwardedClient(ANONYMOUS, _LOOPBACK, str(node_id))
         self._broker_epoch = broker_epoch
         self._internal_topic = internal_topic
+        self._known_directories = known_directories
         self._clock = clock
         self._backoff = backoff
         self._wanted_blocks: list[Callable[[range], None]] = []
@@ -86,13 +92,15 @@ class BrokerRequests:
         self._when_assigned: dict[tuple[bytes, int], Callable[[], None]] = {}
         """What is called once they know."""
         self._is_wanted = asyncio.Event()
+        """Set where something is wanted of a kind of which nothing was wanted before: a pause ends for it."""
 
     # What the broker asks for
 
     def allocate_producer_ids(self, then: Callable[[range], None]) -> None:
         """Take the next block of producer ids (KIP-730); ``then`` gets it once the controllers have given it."""
+        if not self._wanted_blocks:
+            self._is_wanted.set()
         self._wanted_blocks.append(then)
-        self._is_wanted.set()
 
     def auto_create(self, names: Iterable[str], asked_by: RequestContext | None = None) -> None:
         """Create topics that a client asked about; there is no answer, the client asks again. They are created in the
@@ -133,12 +141,21 @@ class BrokerRequests:
     ) -> None:
         """Tell the controllers in which log directory (its id of 16 bytes) a replica of this broker is (KIP-858).
 
-        ``then`` is called once they know, unless another directory is told before."""
+        ``then`` is called once they know. It is not called where another directory is told before, or this broker has
+        no such replica any more by their answer: the metadata log will say so.
+
+        Below the level that has log directories the controllers are told nothing, and ``then`` is called at once.
+        """
+        if not self._known_directories():
+            if then is not None:
+                then()
+            return
+        if not self._places:
+            self._is_wanted.set()
         self._places[topic_id, partition] = directory_id
         self._when_assigned.pop((topic_id, partition), None)
         if then is not None:
             self._when_assigned[topic_id, partition] = then
-        self._is_wanted.set()
 
     @property
     def unassigned_directories(self) -> int:
@@ -154,22 +171,22 @@ class BrokerRequests:
                 await self._is_wanted.wait()
                 self._is_wanted.clear()
                 while not await self._ask_all():
-                    await pause_until(self._clock, self._clock.monotonic_ms() + self._backoff.next_ms())
+                    await set_by(self._clock, self._clock.monotonic_ms() + self._backoff.next_ms(), self._is_wanted)
+                    self._is_wanted.clear()
                 self._backoff.reset()
         finally:
             self._channel.close()
 
     async def _ask_all(self) -> bool:
         """Ask for everything that is wanted. False if something is to be asked again."""
-        if self._wanted_blocks and not await self._allocate():
-            return False
+        has_blocks = not self._wanted_blocks or await self._allocate()
         while self._new_topics:
             client = next(iter(self._new_topics.values()))
             await self._create(client, [name for name, wanted_by in self._new_topics.items() if wanted_by == client])
         while self._asked_topics:
             asked = self._asked_topics.popleft()
             asked.then(await self._create_asked(asked))
-        return not self._places or await self._assign()
+        return await self._assign() and has_blocks
 
     async def _allocate(self) -> bool:
         request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
@@ -217,21 +234,29 @@ class BrokerRequests:
             self._new_topics.pop(name, None)
 
     async def _assign(self) -> bool:
-        sent = dict(list(self._places.items())[:MOST_ASSIGNMENTS])
-        answer = await self._channel.ask(
-            _assignments(self._node_id, self._broker_epoch(), sent), AssignReplicasToDirsResponse
-        )
-        if answer is None or answer.error_code != ErrorCode.NONE:
-            return False
-        for directory in answer.directories:
-            for topic in directory.topics:
-                for partition in topic.partitions:
-                    place = bytes(topic.topic_id), partition.partition_index
-                    if partition.error_code in _SETTLED and self._places.get(place) == sent.get(place):
-                        self._places.pop(place, None)
-                        if (then := self._when_assigned.pop(place, None)) is not None:
-                            then()
-        return not self._places or (len(sent) == MOST_ASSIGNMENTS and await self._assign())
+        """Tell the controllers of all places. False if one of them is to be told again."""
+        while self._places:
+            sent = dict(list(self._places.items())[:MOST_ASSIGNMENTS])
+            request = _assignments(self._node_id, self._broker_epoch(), sent)
+            answer = await self._channel.ask(request, AssignReplicasToDirsResponse)
+            if answer is None or answer.error_code != ErrorCode.NONE:
+                return False
+            for directory in answer.directories:
+                for topic in directory.topics:
+                    for partition in topic.partitions:
+                        place = bytes(topic.topic_id), partition.partition_index
+                        if place in sent and self._places.get(place) == sent[place]:
+                            self._settle(place, partition.error_code)
+            if any(self._places.get(place) == directory_id for place, directory_id in sent.items()):
+                return False
+        return True
+
+    def _settle(self, place: tuple[bytes, int], code: int) -> None:
+        if code == ErrorCode.NONE or code in _GONE:
+            del self._places[place]
+            then = self._when_assigned.pop(place, None)
+            if then is not None and code == ErrorCode.NONE:
+                then()
 
 
 def _wish(name: str, topic: InternalTopic) -> CreateTopicsRequest.Topic:

@@ -17,7 +17,7 @@ from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import Forwarder
 from broker.membership.member import BrokerMember, MemberSettings
 from broker.metadata.internal_topics import internal_topic
-from broker.metadata.registration import Registration, RegistrationRefused
+from broker.metadata.registration import Registration, RegistrationRefused, known_directories
 from broker.peers.backoff import Backoff
 from broker.peers.connector import Connector
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
@@ -29,7 +29,7 @@ from broker.raft.client import RaftListener
 from broker.raft.observer import QuorumObserver
 from broker.raft.remote_quorum import RemoteQuorum
 from broker.runtime.clock import Clock
-from broker.runtime.shutdown import Shutdown, first_of
+from broker.runtime.shutdown import CONTROLLED_SHUTDOWN_MS, Shutdown, first_of
 from config.broker_settings import BrokerSettings
 from config.quorum import controller_addresses
 from protocol.api_keys import Versions
@@ -40,9 +40,6 @@ log = logging.getLogger(__name__)
 
 CONTROLLERS: Final = 2
 """The endpoint type of controllers in DescribeCluster (KIP-919)."""
-
-CONTROLLED_SHUTDOWN_MS: Final = 300_000
-"""How long a stop waits for the controllers' leave, as in Kafka."""
 
 _RAFT: Final = "raft-channel"
 _HEARTBEAT: Final = "heartbeat"
@@ -181,6 +178,8 @@ class ClusterMembership:
             make_peer=partial(self._make_peer, _RAFT),
             clock=clock,
             chance=self._chance,
+            request_timeout_ms=settings.controller_quorum_request_timeout_ms,
+            retry_first_ms=settings.controller_quorum_retry_backoff_ms,
         )
         self._heartbeats = self._channel(_HEARTBEAT, timeout_ms=settings.broker_session_timeout_ms // 2)
         self.member = BrokerMember(
@@ -190,6 +189,7 @@ class ClusterMembership:
             channel=self._heartbeats,
             applied_offset=lambda: listener.image.end_offset - 1,
             metadata_version=lambda: listener.image.features.metadata_version,
+            known_directories=lambda: known_directories(listener.image, settings.node_id),
             clock=clock,
             chance=self._chance,
             settings=MemberSettings(
@@ -205,6 +205,7 @@ class ClusterMembership:
             node_id=settings.node_id,
             broker_epoch=lambda: self.broker_epoch,
             internal_topic=lambda name: internal_topic(name, settings),
+            known_directories=lambda: known_directories(listener.image, settings.node_id),
             clock=clock,
             backoff=Backoff(self._chance),
         )

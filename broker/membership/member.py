@@ -1,13 +1,14 @@
 """BrokerMember: keeps a broker registered with the controllers, and tells them its state by heartbeats (KIP-631).
 
 register ──► heartbeats, fenced ── caught up, `ready` ──► unfenced ── `shut_down` ──► may stop
-   ▲                 │
-   └─── STALE_BROKER_EPOCH: the controllers know another registration, or none
+   ▲                 │                                       │
+   ├─── STALE_BROKER_EPOCH: the controllers know another registration, or none
+   └─── the cluster's level has log directories now, and the registration has none
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,6 +91,7 @@ class BrokerMember:
         channel: ControllerChannel,
         applied_offset: Callable[[], int],
         metadata_version: Callable[[], int],
+        known_directories: Callable[[], Sequence[bytes] | None],
         clock: Clock,
         chance: Callable[[], float],
         settings: MemberSettings = MemberSettings(),
@@ -103,6 +105,8 @@ class BrokerMember:
             channel: to the controllers' leader, for this member alone. Half a session is a good time-out.
             applied_offset: the offset of the last record of the metadata log that this broker has applied.
             metadata_version: the level of metadata.version by these records.
+            known_directories: the log directories in this broker's registration by these records; None where the level
+                does not have them.
             clock: the time of heartbeats and retries.
             chance: returns a number from 0 to 1.
             settings: the intervals.
@@ -113,6 +117,7 @@ class BrokerMember:
         self._channel = channel
         self._applied_offset = applied_offset
         self._metadata_version = metadata_version
+        self._known_directories = known_directories
         self._clock = clock
         self._settings = settings
         self._backoff = Backoff(
@@ -125,6 +130,8 @@ class BrokerMember:
         self._news = asyncio.Event()
         """Set when the controllers are to be told something at once."""
         self._is_refusal_logged = False
+        self._has_told_directories = False
+        """Whether this broker has registered again because its registration had no log directories."""
         self.broker_epoch = -1
         """The epoch of the registration, -1 before the first."""
         self.answered_ms = clock.monotonic_ms()
@@ -208,8 +215,9 @@ class BrokerMember:
                 )
             await pause_until(self._clock, self._clock.monotonic_ms() + pause_ms)
         self._backoff.reset()
+        if answer.broker_epoch != self.broker_epoch:
+            self.is_fenced = True
         self.broker_epoch = answer.broker_epoch
-        self.is_fenced = True
         self.stats.registrations += 1
         self.registered.set()
         log.info("registered as broker %d, in epoch %d", self._registration.node_id, self.broker_epoch)
@@ -242,7 +250,7 @@ class BrokerMember:
 
     async def _send_heartbeats(self) -> None:
         """Send heartbeats until the registration is not valid any more, or the broker may stop."""
-        while True:
+        while not self._must_tell_directories():
             self._news.clear()
             request = BrokerHeartbeatRequest(
                 broker_id=self._registration.node_id,
@@ -274,6 +282,20 @@ class BrokerMember:
                 await self._pause(self._settings.heartbeat_interval_ms)
             else:
                 await self._catch_up()
+
+    def _must_tell_directories(self) -> bool:
+        """Whether this broker has to register again, since the cluster has reached the level that has log directories.
+
+        True once, until the registration has them, as in Kafka: the record of it may still be on its way.
+        """
+        known = self._known_directories()
+        if known is None or known or self._wants_shutdown or self._applied_offset() < self.broker_epoch:
+            self._has_told_directories = False
+        elif not self._has_told_directories:
+            self._has_told_directories = True
+            log.info("registering again: the cluster has reached the level that has log directories")
+            return True
+        return False
 
     def _take(self, answer: BrokerHeartbeatResponse) -> None:
         self.answered_ms = self._clock.monotonic_ms()

@@ -15,9 +15,10 @@ from protocol.records.cluster_metadata import (
 )
 
 _ZK_MIGRATION_SINCE: Final = 8  # 3.4-IV0
-_DIRECTORIES_SINCE: Final = 17  # 3.7-IV2
 _ELIGIBLE_LEADERS_SINCE: Final = 23  # 4.0-IV1
 CORDONED_SINCE: Final = 30  # 4.3-IV0
+DIRECTORIES_SINCE: Final = 17
+"""The level (3.7-IV2) from which on brokers register their log directories, and replicas have one (KIP-858)."""
 
 
 def version_of(record: Record, metadata_version: int) -> int:
@@ -26,11 +27,11 @@ def version_of(record: Record, metadata_version: int) -> int:
         case PartitionRecord() | PartitionChangeRecord():
             if metadata_version >= _ELIGIBLE_LEADERS_SINCE:
                 return 2
-            return 1 if metadata_version >= _DIRECTORIES_SINCE else 0
+            return 1 if metadata_version >= DIRECTORIES_SINCE else 0
         case RegisterBrokerRecord():
             if metadata_version >= CORDONED_SINCE:
                 return 4
-            if metadata_version >= _DIRECTORIES_SINCE:
+            if metadata_version >= DIRECTORIES_SINCE:
                 return 3
             return 2 if metadata_version >= _ZK_MIGRATION_SINCE else 1
         case BrokerRegistrationChangeRecord():

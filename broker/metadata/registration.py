@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from broker.metadata.image.metadata_image import MetadataImage
+from broker.metadata.record_versions import DIRECTORIES_SINCE
 from config.listeners import Listener
 from protocol.records.cluster_metadata import RegisterBrokerRecord, RegisterControllerRecord
 
@@ -70,6 +72,13 @@ def registered_features(make: Callable[..., T]) -> list[T]:
         make(name=name, min_supported_version=low, max_supported_version=high)
         for name, (low, high) in SUPPORTED_FEATURES.items()
     ]
+
+
+def known_directories(image: MetadataImage, broker_id: int) -> Sequence[bytes] | None:
+    """The log directories in the broker's registration: none where it registered below the level that has them. None
+    where the cluster's level does not have them, or the broker is not registered."""
+    broker = image.cluster.brokers.get(broker_id)
+    return None if broker is None or image.features.metadata_version < DIRECTORIES_SINCE else broker.log_dirs
 
 
 class Registration(NamedTuple):

@@ -43,16 +43,26 @@ class RemoteQuorum:
         make_peer: Callable[[PeerEndpoint], Peer],
         clock: Clock,
         chance: Callable[[], float],
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        retry_first_ms: int = RETRY_FIRST_MS,
     ) -> None:
-        """``bootstrap``: addresses of controllers, at least one of them (`controller.quorum.bootstrap.servers`).
-
-        ``chance`` returns a number from 0 to 1.
+        """
+        Args:
+            bootstrap: addresses of controllers, at least one of them (`controller.quorum.bootstrap.servers`).
+            make_peer: makes the connection to a controller.
+            chance: returns a number from 0 to 1.
+            request_timeout_ms: how long a controller may take to answer (`controller.quorum.request.timeout.ms`).
+            retry_first_ms: the first pause before the controllers are asked again; the pauses grow up to
+                `RETRY_LONGEST_MS`, unless the first one is longer (`controller.quorum.retry.backoff.ms`).
         """
         self._observer = observer
         self._bootstrap = tuple(bootstrap)
         self._make_peer = make_peer
         self._clock = clock
-        self._backoff = Backoff(chance, first_ms=RETRY_FIRST_MS, longest_ms=RETRY_LONGEST_MS)
+        # A pause of nothing would never let the loop turn.
+        first_ms = max(retry_first_ms, 1)
+        self._backoff = Backoff(chance, first_ms=first_ms, longest_ms=max(first_ms, RETRY_LONGEST_MS))
+        self._request_timeout_ms = request_timeout_ms
         self._peers: dict[tuple[str, int], Peer] = {}
         self._next_candidate = 0
         self._last_problem = ""
@@ -107,7 +117,7 @@ class RemoteQuorum:
         )
         try:
             answer = await peer.ask(
-                request, answer_type, timeout_ms=REQUEST_TIMEOUT_MS, largest_answer_bytes=LARGEST_ANSWER_BYTES
+                request, answer_type, timeout_ms=self._request_timeout_ms, largest_answer_bytes=LARGEST_ANSWER_BYTES
             )
             step = self._take(answer)
         except PeerError:  # which the peer has logged

@@ -96,6 +96,7 @@ class SingleVoterLog:
         self._snapshot_after_bytes = settings.metadata_log_max_record_bytes_between_snapshots
         self._snapshot_after_ms = settings.metadata_log_max_snapshot_interval_ms
         self._most_bytes_kept = settings.metadata_max_retention_bytes
+        self._kept_ms = settings.metadata_max_retention_ms
         self._bytes_behind_snapshot = bytes_behind_snapshot
         self._last_snapshot_ms = clock.now_ms()
         self.last_append_ms = self._last_snapshot_ms
@@ -360,7 +361,7 @@ class SingleVoterLog:
         def failed(error: Exception) -> None:
             self._is_writing_snapshot = False
             if isinstance(error, DiskFull | TooManyOpenFiles):
-                # The log still has all records; the next snapshot is tried when it is due.
+                # The log still has all records. The next snapshot is due after as many bytes, or as long, once more.
                 log.warning("could not write metadata snapshot %s: %s", snapshot.file_name, error)
             else:
                 self._fail(error)
@@ -368,11 +369,22 @@ class SingleVoterLog:
         self._worker.submit(perform, done, failed)
 
     def _drop_old_segments(self, snapshot_offset: int) -> None:
-        """Delete segments that lie below the snapshot at ``snapshot_offset``, if the log is too large."""
-        if not 0 <= self._most_bytes_kept < self._log.size or not self._log.start_offset_to(snapshot_offset):
+        """Delete segments below the snapshot at ``snapshot_offset``: all of them if the log is too large, else those
+        whose records are too old."""
+        is_too_large = 0 <= self._most_bytes_kept < self._log.size
+        start_offset = snapshot_offset if is_too_large else min(snapshot_offset, self._end_of_too_old())
+        if not self._log.start_offset_to(start_offset):
             return
         for removal in apply_retention(self._log, self._clock.now_ms()):
             self._worker.submit(removal.perform, _done, self._fail)
+
+    def _end_of_too_old(self) -> int:
+        """The offset behind the oldest segments whose records are older than `metadata.max.retention.ms`."""
+        now_ms = self._clock.now_ms()
+        for segment in self._log.segments:
+            if self._kept_ms < 0 or now_ms - segment.largest.timestamp <= self._kept_ms:
+                return segment.base_offset
+        return self._log.log_end_offset
 
 
 def _nothing() -> None:

@@ -1,6 +1,10 @@
 """Shutdown: whether the broker shall stop, and the failure if there is one."""
 
 import asyncio
+from typing import Final
+
+CONTROLLED_SHUTDOWN_MS: Final = 300_000
+"""How long a stop waits until other brokers lead the partitions of this broker, as in Kafka."""
 
 
 class Shutdown:

@@ -15,7 +15,7 @@ from broker.metadata.image.records import Record
 from broker.metadata.registration import Registration
 from broker.runtime.clock import Clock
 from broker.runtime.scheduler import Scheduler
-from broker.runtime.shutdown import Shutdown, first_of
+from broker.runtime.shutdown import CONTROLLED_SHUTDOWN_MS, Shutdown, first_of
 from broker.server.log_dirs import LogDirs
 from config.broker_settings import BrokerSettings
 from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
@@ -108,7 +108,9 @@ class BrokerLifecycle:
         await self._shutdown.wait_unless(registered)
         self._report_all()
         unfenced = asyncio.Event()
-        self._beat(controller, unfenced, lambda answer: not answer.is_fenced, wants_shutdown=False)
+        self._beat(
+            controller, unfenced, lambda answer: not answer.is_fenced, wants_shutdown=False, failed=self._shutdown.fail
+        )
         await self._shutdown.wait_unless(unfenced)
 
     async def shut_down(self) -> None:
@@ -117,40 +119,59 @@ class BrokerLifecycle:
             await self._hand_over()
 
     async def _hand_over(self) -> None:
-        """Send heartbeats that ask to stop until the controller agrees; its log may be unable to take the stop."""
+        """Send heartbeats that ask to stop until the controller agrees.
+
+        Its log may be unable to take the stop, and another broker may never apply that it leads the partitions now. The
+        node stops all the same: the next start registers anew in any case.
+        """
         assert self._controller is not None, "a broker that never registered leads nothing"
-        may_stop = asyncio.Event()
-        try:
-            self._beat(self._controller, may_stop, lambda answer: answer.should_shut_down, wants_shutdown=True)
-        except StorageError as error:
-            # The next start registers anew in any case.
+        ended, late = asyncio.Event(), asyncio.Event()
+
+        def failed(error: StorageError) -> None:
             log.warning("the stop of this node could not be written to the metadata log: %s", error)
-        else:
-            await first_of(may_stop, self._shutdown.failed)
+            ended.set()
+
+        alarm = self._clock.call_at(self._clock.monotonic_ms() + CONTROLLED_SHUTDOWN_MS, late.set)
+        self._beat(self._controller, ended, lambda answer: answer.should_shut_down, wants_shutdown=True, failed=failed)
+        await first_of(ended, late, self._shutdown.failed)
+        alarm.cancel()
+        if late.is_set() and not ended.is_set():
+            log.warning(
+                "stopping though not every other broker has the new leaders: they had %d ms for it",
+                CONTROLLED_SHUTDOWN_MS,
+            )
+        ended.set()  # no heartbeat any more
         self._has_left = True
 
     def _beat(
         self,
         controller: ControllerClient,
-        agreed: asyncio.Event,
+        ended: asyncio.Event,
         agrees: Callable[[HeartbeatAnswer], bool],
         *,
         wants_shutdown: bool,
+        failed: Callable[[StorageError], None],
     ) -> None:
-        """Send heartbeats until the controller's answer is as wanted. Raises StorageError, like the controller."""
+        """Send heartbeats until the controller's answer is as wanted, which sets ``ended``, or ``ended`` is set anyway.
+
+        ``failed`` gets the error of a heartbeat that the metadata log could not take; no other heartbeat follows.
+        """
 
         def answered(answer: HeartbeatAnswer) -> None:
             if agrees(answer):
-                agreed.set()
+                ended.set()
             else:
                 pause_ms = SHUTTING_DOWN_MS if wants_shutdown else HEARTBEAT_MS
                 self._clock.call_at(self._clock.monotonic_ms() + pause_ms, again)
 
         def again() -> None:
-            if self._shutdown.failure is None:
-                self._beat(controller, agreed, agrees, wants_shutdown=wants_shutdown)
+            if self._shutdown.failure is None and not ended.is_set():
+                self._beat(controller, ended, agrees, wants_shutdown=wants_shutdown, failed=failed)
 
-        controller.heartbeat(Heartbeat(self._metadata.image.end_offset, wants_shutdown=wants_shutdown), answered)
+        try:
+            controller.heartbeat(Heartbeat(self._metadata.image.end_offset, wants_shutdown=wants_shutdown), answered)
+        except StorageError as error:
+            failed(error)
 
     def directory_failed(self, directory: LogDir, error: StorageError, partitions: Collection[TopicPartition]) -> None:
         """A directory is offline until the next start, and ``partitions`` with it.

@@ -13,6 +13,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.topics import PartitionImage, TopicImage
+from broker.metadata.registration import known_directories
 from broker.replication.cluster_view import ClusterView
 from broker.replication.disk_reserve import DiskReserve
 from broker.replication.partition import ALONE, LeaderAndIsr, Partition
@@ -95,12 +96,15 @@ class ReplicaAssignment:
         self._too_early: list[tuple[bytes, int]] = []
         """New partitions with the name of a deleted partition that is still in the checkpoints."""
         self._goes_on = False
+        self._are_directories_known = False
+        """Whether the metadata has the log directories of this broker, so that replicas can be in one of them."""
         self._is_lack_logged = False
         """Whether it has been logged that logs cannot be made."""
 
     def host_all(self) -> None:
         """Host every partition that this node has a replica of; called once, when the logs are loaded."""
         image = self._metadata.image
+        self._are_directories_known = bool(known_directories(image, self._node_id))
         self._drop_strays()
         has_failures = any(directory.has_failed for directory in self._logs.directories)
         begun_anew: list[TopicPartition] = []
@@ -172,6 +176,11 @@ class ReplicaAssignment:
         for resource_type, name in delta.configs.changed:
             if resource_type == ConfigResource.TOPIC:
                 self._configure(name)
+        were_known = self._are_directories_known
+        self._are_directories_known = bool(known_directories(image, self._node_id))
+        if self._are_directories_known and not were_known:
+            # The cluster has reached the level that has log directories, and this broker has registered again.
+            self._tell_all_directories(image)
 
     def _lead(self, hosted: Partition, image: PartitionImage) -> None:
         try:
@@ -294,6 +303,18 @@ class ReplicaAssignment:
             self._replicas.take_offline([topic_partition])
             return
         self._replicas.host(partition)
+        self._tell_directory(topic, image, directory)
+
+    def _tell_all_directories(self, image: MetadataImage) -> None:
+        for hosted in self._replicas.partitions():
+            name, index = hosted.topic_partition
+            topic = image.topics.by_name.get(name)
+            partition = None if topic is None else topic.partition(index)
+            if topic is not None and partition is not None:
+                self._tell_directory(topic, partition, hosted.log_dir)
+
+    def _tell_directory(self, topic: TopicImage, image: PartitionImage, directory: LogDir) -> None:
+        """Tell controllers elsewhere in which log directory a replica is, unless the metadata has it so."""
         if self._assign_directory is not None:
             actual = next((known for known, each in self._directories.items() if each is directory), None)
             if actual is not None and actual != image.directory_of(self._node_id):
@@ -324,7 +345,8 @@ class ReplicaAssignment:
     def _delete_log(self, topic_partition: TopicPartition) -> None:
         directory = self._logs.directory_of(topic_partition)
         if directory is None:
-            return  # it has no log yet, or its directory has failed: the next start finds the log as stray
+            # It has no log yet, or its directory has failed: the next start sets the log of a deleted partition aside.
+            return
         self._log_cleaner.abort(topic_partition)
         try:
             removal = self._logs.delete(topic_partition, self._ids.uuid().hex())

@@ -21,7 +21,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage
 from broker.metadata.loader import MetadataLoader
-from broker.metadata.registration import Registration
+from broker.metadata.registration import Registration, known_directories
 from broker.peers.backoff import Backoff
 from broker.peers.connector import TcpConnector
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
@@ -121,6 +121,7 @@ class Following:
             channel=self.channel(),
             applied_offset=lambda: self.image.end_offset - 1,
             metadata_version=lambda: self.image.features.metadata_version,
+            known_directories=lambda: known_directories(self.image, 7),
             clock=self.clock,
             chance=random.random,
         )

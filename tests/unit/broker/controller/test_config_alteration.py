@@ -163,5 +163,18 @@ def test_with_eligible_leaders_all_brokers_must_mean_the_same_and_a_change_forge
     )
 
 
+def test_with_eligible_leaders_the_min_insync_replicas_of_one_broker_is_no_name_of_a_topic():
+    left = said(BROKER, "min.insync.replicas", "2")
+    for wanted in (
+        alteration(BROKER, ("min.insync.replicas", DELETE, None)),
+        Replacement(resource=BROKER, configs=[]),
+    ):
+        result, records = plan(wanted, ELIGIBLE_LEADERS, left)
+        assert (result.error, records) == (
+            ErrorCode.NONE,
+            [said(BROKER, "min.insync.replicas", None), ClearElrRecord(topic_name="")],
+        )
+
+
 def test_a_resource_is_named_in_words():
     assert [str(Resource(4, "1")), str(Resource(7, "x"))] == ["broker '1'", "type 7 'x'"]

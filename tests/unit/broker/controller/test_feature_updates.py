@@ -80,6 +80,15 @@ def test_eligible_leaders_make_min_insync_replicas_the_same_on_all_brokers():
     assert configs.of(4, str(OWN)) == {}
 
 
+def test_eligible_leaders_take_min_insync_replicas_from_a_broker_that_is_not_registered_any_more():
+    cluster = Cluster()
+    cluster.broker(2)
+    set_min_insync(cluster, "2", "2")
+    cluster.controller.unregister_broker(2, lambda: None)
+    assert update(cluster, ELIGIBLE, 1) == 1
+    assert cluster.controller.image.configs.of(4, "2") == {}
+
+
 def test_a_min_insync_replicas_of_the_whole_cluster_stays():
     cluster = Cluster()
     set_min_insync(cluster, "", "2")

@@ -2,6 +2,8 @@
 
 import pytest
 
+from broker.controller.own_isrs import OwnIsrs
+from broker.replication.isr_alteration import IsrCommitted, IsrRefused, WantedIsr
 from protocol.errors import ErrorCode as E
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.records.cluster_metadata import PartitionChangeRecord
@@ -168,6 +170,35 @@ def test_a_request_of_version_2_has_no_epochs_of_brokers(cluster):
     response = cluster.ask(cluster.requests.alter_partition, request)
 
     assert result(response.topics[0].partitions[0]) == (E.NONE, 0, 1, [2, OWN])
+
+
+def test_a_follower_that_has_registered_anew_does_not_get_into_an_isr_of_the_controllers_own_broker_by_an_old_fetch():
+    cluster = Cluster()
+    follower = cluster.broker(2)
+    topic = cluster.topic("orders", [OWN, 2])
+    epoch = follower.epoch
+    own_isrs = OwnIsrs(cluster.requests, node_id=OWN, broker_epoch=cluster.own_epoch)
+    outcomes = []
+
+    def ask(partition_epoch, epoch_of_2):
+        isr = {OWN: cluster.own_epoch(), 2: epoch_of_2}
+        partition = cluster.partition()
+        assert own_isrs.submit(
+            WantedIsr(topic.topic_id, 0, partition.leader_epoch, partition_epoch, isr), outcomes.append
+        )
+        return outcomes.pop()
+
+    cluster.clock.advance(10_000)
+    cluster.check_sessions()
+    assert follower.register() is E.NONE
+    follower.heartbeat()
+    assert cluster.leader_and_isr()[2] == [OWN]
+    partition_epoch = cluster.partition().partition_epoch
+
+    assert ask(partition_epoch, epoch) == IsrRefused()
+    assert cluster.leader_and_isr()[2] == [OWN]
+    assert isinstance(ask(partition_epoch, follower.epoch), IsrCommitted)
+    assert cluster.leader_and_isr()[2] == [OWN, 2]
 
 
 def test_of_two_changes_of_one_partition_in_one_request_the_second_is_too_late(cluster):

@@ -1,12 +1,20 @@
 """LocalController: its two images, leaders after each kind of stop, and when requests are answered."""
 
+import pytest
+
 from broker.controller.topic_creation import NewTopic
 from broker.controller.topic_deletion import UnwantedTopic
 from broker.metadata.configs import ConfigView
+from broker.metadata.image.records import InconsistentMetadata
 from broker.metadata.producer_ids import ProducerIds
 from config.described import ConfigSource, describe_topic
 from protocol.errors import ErrorCode
-from protocol.records.cluster_metadata import BeginTransactionRecord, ConfigRecord, PartitionChangeRecord
+from protocol.records.cluster_metadata import (
+    BeginTransactionRecord,
+    ClearElrRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+)
 from storage.topic_partition import TopicPartition
 from tests.unit.broker.metadata.metadata_node import MetadataNode
 
@@ -275,3 +283,23 @@ def test_a_stored_config_that_is_not_valid_here_is_passed_over(tmp_path, caplog)
 
     assert (config.flush_ms, config.retention_ms) == (5, 604_800_000)
     assert "retention.ms is 'soon'" in caplog.text
+
+
+def test_a_record_that_does_not_fit_is_not_written_and_the_next_start_finds_a_sound_log(tmp_path):
+    node = MetadataNode(tmp_path)
+    image, end_offset = node.controller.image, node.log.end_offset
+
+    with pytest.raises(InconsistentMetadata):
+        node.controller.append(
+            [
+                ConfigRecord(resource_type=4, resource_name="2", name="min.insync.replicas", value="1"),
+                ClearElrRecord(topic_name="2"),
+            ]
+        )
+
+    assert (node.controller.image, node.log.end_offset) == (image, end_offset)
+    answers = node.create(NewTopic(name="orders"))
+    node.worker.work()
+    assert errors(answers) == [("orders", ErrorCode.NONE)]
+    node.stop()
+    assert list(MetadataNode(tmp_path, was_clean=True).image.topics.by_name) == ["orders"]

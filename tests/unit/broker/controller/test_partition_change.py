@@ -102,6 +102,14 @@ def test_an_unclean_leader_is_alone_in_sync_and_recovers():
     assert change(Wanted(election=Election.UNCLEAN), **given) == {"leader": 2, "isr": [2], "leader_recovery_state": 1}
 
 
+def test_from_3_2_on_an_unclean_leader_recovers():
+    given = {"leader": -1, "isr": [3], "fenced": [3, 1], "directories": []}
+
+    assert change(Wanted(election=Election.UNCLEAN), level=2, **given) == {"leader": 2, "isr": [2]}
+    recovering = {"leader": 2, "isr": [2], "leader_recovery_state": 1}
+    assert change(Wanted(election=Election.UNCLEAN), level=3, **given) == recovering
+
+
 def test_where_a_replica_in_sync_can_lead_no_election_is_unclean():
     assert change(Wanted(election=Election.UNCLEAN), leader=-1, isr=[3]) == {"leader": 3}
 

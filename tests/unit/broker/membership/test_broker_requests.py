@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from broker.membership.broker_requests import BrokerRequests
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import ClientRequest, Forwarder, ForwardingFailed
@@ -34,7 +36,12 @@ class Controllers:
         self.created: list[CreateTopicsRequest] = []
         self.principals: list[str] = []
         self.refuses_topics = False
+        self.gives_no_ids = False
         self.next_id = 1_000
+        self.known_directories: list[bytes] | None = [FIRST_DIR, SECOND_DIR]
+        """The log directories of this broker in the metadata."""
+        self.assignments_fail = ErrorCode.NONE
+        """What each replica is answered with."""
         self.closed = False
 
     async def ask(self, request: Any, answer: type) -> Any:
@@ -43,10 +50,12 @@ class Controllers:
         if self.answers:
             return self.answers.popleft()
         if isinstance(request, AllocateProducerIdsRequest):
+            if self.gives_no_ids:
+                return AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
             first, self.next_id = self.next_id, self.next_id + 1_000
             return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=1_000)
         assert isinstance(request, AssignReplicasToDirsRequest)
-        return assigned(request)
+        return assigned(request, self.assignments_fail)
 
     async def forward(self, request: ClientRequest) -> bytes:
         await asyncio.sleep(0)
@@ -103,6 +112,7 @@ def asking(test: Callable[[BrokerRequests, Controllers, Callable[[Callable[[], b
             node_id=7,
             broker_epoch=lambda: 50,
             internal_topic=internal_topic,
+            known_directories=lambda: controllers.known_directories,
             clock=clock,
             backoff=Backoff(lambda: 0.5),
         )
@@ -233,21 +243,96 @@ def test_the_controllers_are_told_where_replicas_are_until_they_have_it() -> Non
     asking(test)
 
 
-def test_a_replica_that_is_gone_is_not_told_of_again_and_another_error_is() -> None:
+@pytest.mark.parametrize(
+    "code", [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+)
+def test_a_replica_that_is_gone_is_not_told_of_again_and_another_error_is(code: ErrorCode) -> None:
+    async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
+        known: list[int] = []
+        controllers.assignments_fail = ErrorCode.UNKNOWN_SERVER_ERROR
+        requests.assign_directory(ORDERS, 0, FIRST_DIR, lambda: known.append(0))
+        await until(lambda: len(controllers.asked) == 2)
+        assert requests.unassigned_directories == 1
+
+        controllers.assignments_fail = code
+        await until(lambda: requests.unassigned_directories == 0)
+        asked = len(controllers.asked)
+        assert known == [], "the controllers do not have the directory of a replica that is gone"
+        controllers.assignments_fail = ErrorCode.NONE
+        requests.assign_directory(ORDERS, 1, FIRST_DIR, lambda: known.append(1))
+        await until(lambda: known == [1])
+        assert len(controllers.asked) == asked + 1
+
+    asking(test)
+
+
+def test_what_is_asked_again_holds_up_no_other_request() -> None:
+    async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
+        clock = requests._clock
+        controllers.assignments_fail = ErrorCode.UNKNOWN_SERVER_ERROR
+        requests.assign_directory(ORDERS, 0, FIRST_DIR)
+        await until(lambda: len(controllers.asked) == 10)  # a pause is a second by now
+
+        began_ms, blocks = clock.monotonic_ms(), list[range]()
+        requests.allocate_producer_ids(blocks.append)
+        await until(lambda: bool(blocks))
+        requests.auto_create(["orders"])
+        await until(lambda: bool(controllers.created))
+        assert clock.monotonic_ms() - began_ms < 50
+
+        controllers.gives_no_ids = True
+        requests.allocate_producer_ids(blocks.append)
+        requests.auto_create(["payments"])
+        await until(lambda: len(controllers.created) == 2)
+        assert len(blocks) == 1, "the topic does not wait for the producer ids"
+
+    asking(test)
+
+
+def test_more_of_what_is_asked_again_ends_no_pause() -> None:
+    async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
+        controllers.assignments_fail = ErrorCode.UNKNOWN_SERVER_ERROR
+        requests.assign_directory(ORDERS, 0, FIRST_DIR)
+        await until(lambda: len(controllers.asked) == 10)
+        began_ms = requests._clock.monotonic_ms()
+        for index in range(1, 100):
+            requests.assign_directory(ORDERS, index, FIRST_DIR)
+            await asyncio.sleep(0)
+        await until(lambda: len(controllers.asked) == 11)
+        assert requests._clock.monotonic_ms() - began_ms > 500
+
+    asking(test)
+
+
+def test_replicas_that_come_while_the_controllers_are_told_are_told_without_a_pause() -> None:
     async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
         requests.assign_directory(ORDERS, 0, FIRST_DIR)
-        probe = AssignReplicasToDirsRequest(broker_id=7, broker_epoch=50, directories=[])
-        of_directory = AssignReplicasToDirsRequest.Directory
-        partition = of_directory.Topic.Partition(partition_index=0)
-        probe.directories.append(
-            of_directory(id=FIRST_DIR, topics=[of_directory.Topic(topic_id=ORDERS, partitions=[partition])])
-        )
-        controllers.answers += [
-            assigned(probe, ErrorCode.UNKNOWN_SERVER_ERROR),
-            assigned(probe, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ]
-        await until(lambda: not requests._places)
+        await until(lambda: len(controllers.asked) == 1)
+        began_ms = requests._clock.monotonic_ms()
+        requests.assign_directory(ORDERS, 1, FIRST_DIR)
+        await until(lambda: requests.unassigned_directories == 0)
+        assert requests._clock.monotonic_ms() - began_ms < 10
 
-        assert len(controllers.asked) == 2
+    asking(test)
+
+
+@pytest.mark.parametrize("known", [None, []])
+def test_below_the_level_that_has_directories_the_controllers_are_told_of_no_replica(
+    known: list[bytes] | None,
+) -> None:
+    """Also not while this broker's registration has no directories yet: the replica's would be none of its own."""
+
+    async def test(requests: BrokerRequests, controllers: Controllers, until: Any) -> None:
+        controllers.known_directories = known
+        moves: list[str] = []
+        requests.assign_directory(ORDERS, 0, FIRST_DIR)
+        requests.assign_directory(ORDERS, 1, SECOND_DIR, lambda: moves.append("may go on"))
+        assert (moves, requests.unassigned_directories) == (["may go on"], 0)
+
+        controllers.known_directories = [FIRST_DIR, SECOND_DIR]
+        requests.assign_directory(ORDERS, 2, FIRST_DIR)
+        await until(lambda: bool(controllers.asked) and requests.unassigned_directories == 0)
+        (asked,) = controllers.asked
+        assert [partition.partition_index for partition in asked.directories[0].topics[0].partitions] == [2]
 
     asking(test)

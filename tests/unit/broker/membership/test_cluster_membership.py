@@ -9,6 +9,8 @@ from unittest.mock import Mock
 import pytest
 
 from broker.membership.cluster_membership import ClusterMembership
+from broker.metadata.cache import MetadataCache
+from broker.metadata.loader import MetadataLoader
 from broker.metadata.registration import Registration
 from broker.peers.endpoint import PeerEndpoint
 from broker.raft.client import RaftListener
@@ -93,3 +95,51 @@ async def test_a_change_of_an_isr_is_asked_for_again_when_the_controllers_leader
         assert silent.is_closed, "after 30 s, `controller.socket.timeout.ms`"
         assert len(network.asked("AlterPartition 3")) == 2
         await membership.close()
+
+
+@by_hand
+async def test_the_metadata_log_is_asked_for_as_long_and_as_often_as_the_settings_say() -> None:
+    clock, network = ManualClock(), Network()
+    membership = ClusterMembership(
+        BrokerSettings().replace(
+            node_id=7,
+            controller_quorum_bootstrap_servers=(f"{LEADER.host}:{LEADER.port}",),
+            controller_quorum_request_timeout_ms=700,
+            controller_quorum_retry_backoff_ms=5_000,
+        ),
+        connector=network,
+        clock=clock,
+        chance=lambda: 0.5,
+        shutdown=Shutdown(),
+    )
+    membership.begin(
+        Registration(
+            node_id=7,
+            incarnation_id=bytes(range(16)),
+            endpoints=[],
+            controller_endpoint=Listener("CONTROLLER", "ottla-7", 9093),
+            rack=None,
+            metadata_directory_id=bytes([9] * 16),
+            directories=[bytes([9] * 16)],
+        ),
+        cluster_id="QT2GTK3kRjSc1VXmyAl4iw",
+        previous_broker_epoch=-1,
+        listener=MetadataLoader(MetadataCache()),
+    )
+
+    async def pass_time(ms: int) -> None:
+        for _ in range(ms // 10):
+            clock.advance(10)
+            await settle()
+
+    await settle()
+    (first,) = network.wires
+    await pass_time(690)
+    assert not first.is_closed
+    await pass_time(20)
+    assert first.is_closed, "after `controller.quorum.request.timeout.ms`"
+    await pass_time(4_900)
+    assert len(network.wires) == 1
+    await pass_time(200)
+    assert len(network.wires) == 2, "after `controller.quorum.retry.backoff.ms`"
+    await membership.close()

@@ -108,6 +108,8 @@ class Joining:
         self.clock = ManualClock()
         self.applied = 100
         self.metadata_version = 25
+        self.known_directories: list[bytes] | None = DIRECTORIES
+        """The log directories in its registration, by the metadata log."""
         quorum = type("Quorum", (), {"leader": lambda _: controllers.leading()})()
         self.member = BrokerMember(
             REGISTRATION,
@@ -121,6 +123,7 @@ class Joining:
             ),
             applied_offset=lambda: self.applied,
             metadata_version=lambda: self.metadata_version,
+            known_directories=lambda: self.known_directories,
             clock=self.clock,
             chance=random.Random(30).random,
         )
@@ -291,6 +294,41 @@ def test_a_registration_that_is_not_known_any_more_is_made_anew() -> None:
         await one.until(lambda: not one.member.is_fenced)
         assert controllers.heartbeats[-1].broker_epoch == 77
         assert controllers.registrations[1].incarnation_id == controllers.registrations[0].incarnation_id
+
+    joining(test)
+
+
+def test_it_registers_again_once_the_clusters_level_has_log_directories() -> None:
+    async def test(one: Joining, controllers: Controllers) -> None:
+        one.known_directories = None
+        one.member.ready()
+        await one.until(one.member.unfenced.is_set)
+        assert len(controllers.registrations) == 1
+
+        one.known_directories = []  # metadata.version 17
+        await one.until(lambda: len(controllers.registrations) == 2)
+        first, again = controllers.registrations
+        assert (again.incarnation_id, again.log_dirs) == (first.incarnation_id, sorted(DIRECTORIES))
+        assert again.previous_broker_epoch == 50
+        assert not one.member.is_fenced, "it is the same run: the controllers leave it unfenced"
+
+        heartbeats = len(controllers.heartbeats)
+        await one.until(lambda: len(controllers.heartbeats) == heartbeats + 3)
+        assert len(controllers.registrations) == 2, "the record of it is on its way"
+        one.known_directories = DIRECTORIES
+        await one.until(lambda: len(controllers.heartbeats) == heartbeats + 6)
+        assert len(controllers.registrations) == 2
+
+    joining(test)
+
+
+def test_a_registration_of_the_last_run_without_directories_is_no_reason_to_register_again() -> None:
+    async def test(one: Joining, controllers: Controllers) -> None:
+        one.applied, one.known_directories = 40, []
+        await one.until(lambda: len(controllers.heartbeats) == 3)
+        one.applied, one.known_directories = 60, DIRECTORIES
+        await one.until(one.member.caught_up.is_set)
+        assert len(controllers.registrations) == 1
 
     joining(test)
 

@@ -232,6 +232,43 @@ def test_old_segments_go_when_the_log_is_too_large_and_a_snapshot_stands_for_the
     assert len(MetadataNode(tmp_path, was_clean=True).image.topics.by_name) == 31
 
 
+@pytest.mark.parametrize(("kept_ms", "goes"), [(60_000, True), (600_000, False), (-1, False)])
+def test_segments_below_both_snapshots_go_once_their_records_are_too_old(tmp_path, kept_ms, goes):
+    node = MetadataNode(tmp_path, metadata_max_retention_ms=kept_ms, metadata_log_segment_bytes=1000)
+
+    def write(*numbers):
+        for number in numbers:
+            append(node, topic_record(number))
+        node.worker.work()
+        node.log.write_snapshot()
+        node.worker.work()
+
+    write(*range(1, 31))
+    node.clock.advance(100_000)
+    write(31)
+    write(32)
+    assert (tmp_path / LOG).exists() is not goes
+    node.stop()
+    assert len(MetadataNode(tmp_path, was_clean=True).image.topics.by_name) == 32
+
+
+def test_of_segments_below_both_snapshots_those_with_young_records_stay(tmp_path):
+    node = MetadataNode(tmp_path, metadata_max_retention_ms=60_000, metadata_log_segment_bytes=1000)
+    for number in range(1, 31):
+        append(node, topic_record(number))
+        node.clock.advance(10_000)
+    node.worker.work()
+    for number in (31, 32):
+        append(node, topic_record(number))
+        node.worker.work()
+        node.log.write_snapshot()
+        node.worker.work()
+
+    kept = sorted(int(path.stem) for path in tmp_path.glob("__cluster_metadata-0/*.log"))
+    assert kept[0] > 0
+    assert len(kept) > 1, "the last minute has more than one segment"
+
+
 class FailingFile(File):
     __slots__ = ()
     is_broken = False

@@ -29,6 +29,7 @@ class Network:
     def __init__(self, *controllers: Controller) -> None:
         self.by_port = {9000 + one.node_id: one for one in controllers}
         self.asked: list[int] = []
+        self.timeouts_ms: set[int] = set()
         self.open: set[int] = set()
         self.instead: list[Any] = []
         """Answers and errors that come before the controllers' own."""
@@ -46,6 +47,7 @@ class _Peer:
     async def ask(self, request: Any, answer: type, *, timeout_ms: int, largest_answer_bytes: int) -> Any:
         network = self._network
         network.asked.append(self.endpoint.port)
+        network.timeouts_ms.add(timeout_ms)
         await asyncio.sleep(0)
         if network.instead:
             found = network.instead.pop(0)
@@ -75,7 +77,7 @@ def leading(node_id: int, epoch: int = 3, *names: str) -> Controller:
 class Following:
     """A quorum that is followed, on a clock that the test moves."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, **options: int) -> None:
         self.network = network
         self.clock = ManualClock()
         self.listener = Listener()
@@ -86,6 +88,7 @@ class Following:
             make_peer=network.make_peer,
             clock=self.clock,
             chance=random.Random(30).random,
+            **options,
         )
         self.task = asyncio.get_running_loop().create_task(self.quorum.run())
 
@@ -103,9 +106,9 @@ class Following:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-def following(network: Network, test: Callable[[Following], Awaitable[None]]) -> None:
+def following(network: Network, test: Callable[[Following], Awaitable[None]], **options: int) -> None:
     async def run() -> None:
-        one = Following(network)
+        one = Following(network, **options)
         try:
             await test(one)
         finally:
@@ -196,6 +199,20 @@ def test_it_waits_longer_each_time_that_no_leader_is_known() -> None:
         assert one.clock.monotonic_ms() - began_ms >= 700
 
     following(network, test)
+
+
+@pytest.mark.parametrize(("first_ms", "at_least_ms", "at_most_ms"), [(300, 240, 361), (5_000, 4_000, 5_001), (0, 1, 2)])
+def test_the_first_pause_is_as_long_as_the_settings_say(first_ms: int, at_least_ms: int, at_most_ms: int) -> None:
+    network = Network(Controller(100, epoch=1), Controller(101, epoch=1))
+
+    async def test(one: Following) -> None:
+        await one.until(lambda: len(network.asked) == 1)
+        began_ms = one.clock.monotonic_ms()
+        await one.until(lambda: len(network.asked) == 2)
+        assert at_least_ms <= one.clock.monotonic_ms() - began_ms <= at_most_ms + 10  # a few turns of the loop
+        assert network.timeouts_ms == {700}
+
+    following(network, test, retry_first_ms=first_ms, request_timeout_ms=700)
 
 
 @pytest.mark.parametrize("problem", [PeerTimedOut("late"), PeerUnreachable("closed")])

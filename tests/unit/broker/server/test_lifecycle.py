@@ -31,6 +31,7 @@ class Controller:
     """Answers when the test says so."""
 
     broker_epoch = 7
+    has_other_brokers = False
 
     def __init__(self) -> None:
         self.registered: list[Callable[[], None]] = []
@@ -42,6 +43,8 @@ class Controller:
         self.registered.append(then)
 
     def heartbeat(self, heartbeat: Heartbeat, then: Callable[[HeartbeatAnswer], None]) -> None:
+        if heartbeat.wants_shutdown and not self.has_room:
+            raise DiskFull("no space left")
         self.heartbeats.append((heartbeat, then))
 
     def directory_failed(self, directory: bytes | None, partitions: Any) -> None:
@@ -151,6 +154,56 @@ def test_a_broker_stops_when_the_controller_lets_it(life: Any) -> None:
         assert not stopping.done()
         assert it.controller.answer(MAY_STOP).wants_shutdown
         await stopping
+
+    asyncio.run(run())
+
+
+def test_a_stop_waits_five_minutes_for_brokers_that_do_not_apply_who_leads_now(
+    life: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        it = await life()
+        await it.register()
+        it.controller.has_other_brokers = True
+        leaving = asyncio.ensure_future(it.lifecycle.leave())
+        await settle()
+        began_ms = it.clock.monotonic_ms()
+        while not leaving.done():
+            if it.controller.heartbeats:
+                it.controller.answer(UNFENCED)
+            it.clock.advance(1_000)
+            await settle()
+            assert it.clock.monotonic_ms() - began_ms <= 301_000
+        assert it.clock.monotonic_ms() - began_ms >= 300_000
+        assert "not every other broker has the new leaders" in caplog.text
+
+        await asyncio.wait_for(it.lifecycle.shut_down(), 1)  # it does not wait again
+        it.controller.heartbeats.clear()
+        it.clock.advance(HEARTBEAT_MS)
+        assert not it.controller.heartbeats, "it asks no more: its log may be closed"
+        assert it.shutdown.failure is None
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("beat", [1, 2])
+def test_a_stop_that_finds_no_room_in_the_metadata_log_is_a_clean_stop(
+    life: Any, caplog: pytest.LogCaptureFixture, beat: int
+) -> None:
+    async def run() -> None:
+        it = await life()
+        await it.register()
+        if beat == 1:
+            it.controller.has_room = False
+        stopping = asyncio.ensure_future(it.lifecycle.shut_down())
+        await settle()
+        if beat == 2:
+            it.controller.answer(UNFENCED)
+            it.controller.has_room = False
+            it.clock.advance(HEARTBEAT_MS)
+        await asyncio.wait_for(stopping, 1)
+        assert "could not be written to the metadata log: no space left" in caplog.text
+        assert it.shutdown.failure is None
 
     asyncio.run(run())
 

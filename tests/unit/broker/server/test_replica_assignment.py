@@ -5,24 +5,32 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
+from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.records import Record
+from broker.metadata.loader import MetadataLoader
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
-from broker.server.replica_assignment import MOST_AT_ONCE, RETRY_MS
+from broker.runtime.manual_clock import ManualClock
+from broker.server.replica_assignment import MOST_AT_ONCE, RETRY_MS, ReplicaAssignment
 from broker.server.startup import Startup
+from config.broker_settings import BrokerSettings
 from config.resources import ConfigResource
 from protocol.errors import ErrorCode as E
 from protocol.messages.produce import ProduceResponse
 from protocol.messages.topics import DeleteTopicsRequest
 from protocol.records.cluster_metadata import (
     ConfigRecord,
+    FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -31,9 +39,11 @@ from storage.deleted_partitions import ForgetDeleted
 from storage.errors import DiskFull, StorageError, TooManyOpenFiles
 from storage.log import Log
 from storage.log_manager import LogManager
+from storage.topic_partition import TopicPartition
 from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.leadership import create_replicated_topic
+from tests.support.metadata import Batch
 from tests.support.requests import produce_request
 
 
@@ -271,3 +281,63 @@ def test_configs_that_change_while_logs_are_loaded_are_in_force_afterwards(
     assert (config.retention_ms, config.segment_bytes) == (5_000, 1_048_576)
     assert member.server.components.dynamic_config.settings.num_io_threads == 3
     assert member.server.metric_sources.handlers.size == 3
+
+
+def test_a_member_tells_of_its_directories_once_the_clusters_level_has_them_and_the_metadata_has_its_own() -> None:
+    first, second, orders = bytes([8] * 16), bytes([9] * 16), bytes([1] * 16)
+    here, there = MagicMock(), MagicMock()
+    told: list[tuple[bytes, int, bytes]] = []
+    metadata, replicas = MetadataCache(), MagicMock()
+    replicas.partitions.return_value = [
+        SimpleNamespace(topic_partition=TopicPartition("orders", index), log_dir=log_dir)
+        for index, log_dir in enumerate((here, there))
+    ]
+    assignment = ReplicaAssignment(
+        node_id=7,
+        clock=ManualClock(),
+        ids=MagicMock(),
+        logs=MagicMock(),
+        directories={first: here, second: there},
+        replicas=replicas,
+        metadata=metadata,
+        configs=ConfigView(metadata, BrokerSettings(node_id=7)),
+        scheduler=MagicMock(),
+        worker=MagicMock(),
+        removals=MagicMock(),
+        log_cleaner=MagicMock(),
+        replica_moves=MagicMock(),
+        disk_reserves={},
+        lag_max_ms=30_000,
+        assign_directory=lambda *place: told.append(place),
+    )
+    loader = MetadataLoader(metadata)
+
+    def commit(*records: Any) -> None:
+        loader.handle_commit([Batch(metadata.image.end_offset, list(records))])
+
+    def registration(log_dirs: list[bytes]) -> RegisterBrokerRecord:
+        return RegisterBrokerRecord(
+            broker_id=7, incarnation_id=bytes(16), broker_epoch=1, end_points=[], features=[], log_dirs=log_dirs
+        )
+
+    def partition(index: int) -> PartitionRecord:
+        return PartitionRecord(
+            partition_id=index, topic_id=orders, replicas=[7], isr=[7], leader=7, leader_epoch=0, partition_epoch=0
+        )
+
+    commit(
+        FeatureLevelRecord(name="metadata.version", feature_level=14),
+        registration([]),
+        TopicRecord(name="orders", topic_id=orders),
+        partition(0),
+        partition(1),
+    )
+    loader.publish_to(lambda delta, image: assignment.apply(delta, image))
+    commit(FeatureLevelRecord(name="metadata.version", feature_level=17))
+    assert told == [], "this broker's registration has no directories yet"
+
+    commit(registration([first, second]))
+    assert told == [(orders, 0, first), (orders, 1, second)]
+
+    commit(registration([first, second]))
+    assert len(told) == 2, "once"
