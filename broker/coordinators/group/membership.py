@@ -107,9 +107,9 @@ class Membership:
             self._rounds.submit(group, self._rounds.begin(group, "its members are not those in the log"))
 
     def hands_over(self, group_id: str) -> Callable[[bool], None]:
-        """The group becomes a group of another kind. Returns what is to be called once the records of that are replayed
-        (True), so that members that wait are told to join again and nothing of the group is left here, or have failed
-        (False), so that the group goes on."""
+        """The group becomes a group of another kind. Returns what is to be called with the outcome of the records of
+        that: once they are replayed (True), members that wait are told to join again and nothing of the group is left
+        here; once they have failed (False), the group goes on."""
         self._handed_over.add(group_id)
 
         def after(stands: bool) -> None:

@@ -209,7 +209,7 @@ class ShareGroups:
                 self._checked.discard(group_id)
                 _refuse(reply, client_error_of(error), "the records of the group could not be written")
                 return
-            self._untold.answered(group_id, updated.member_id, True)
+            self._untold.told(group_id, updated.member_id)
             reply(answer)
             if missing:
                 self.states.initialize(group_id, epoch, missing, starts_of(missing, with_states), _nobody_waits)
