@@ -350,9 +350,13 @@ class Membership:
         self._silence(group, member)
 
     def _silence(self, group: ClassicGroup, member: Member) -> None:
+        session = member.session
+
         def decision() -> GroupResult | None:
             if group.members.get(member.member_id) is not member:
                 return None
+            if member.session is not session:
+                return None  # it has been heard of since, while this decision waited
             self._presence.depart(group, member, "nothing has been heard of it for too long")
             return self._rounds.left(group, f"member {member.member_id} is silent")
 

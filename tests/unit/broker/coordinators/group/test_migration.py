@@ -346,6 +346,16 @@ def test_a_late_upgrade_that_fails_leaves_the_classic_group(groups):
     assert groups.shard.kind_of(G) == "consumer"
 
 
+def test_a_classic_member_that_is_heard_of_while_its_silence_is_not_decided_stays(groups):
+    anna, bert, _ = late_upgrade(groups)
+    groups.pass_ms(anna.session_timeout_ms)
+    assert anna.beats() is E.NONE
+    groups.writer.settle_one(E.KAFKA_STORAGE_ERROR)
+    assert groups.shard.describe(G).state == "PreparingRebalance"
+    assert anna.beats() is E.REBALANCE_IN_PROGRESS
+    assert bert.beats() is E.UNKNOWN_MEMBER_ID
+
+
 def test_an_empty_group_that_takes_another_kind_late_leaves_one_group(groups):
     [anna] = classic_group(groups, "anna")
     anna.leaves()
