@@ -109,7 +109,7 @@ class Membership:
     def hands_over(self, group_id: str) -> Callable[[bool], None]:
         """The group becomes a group of another kind. Returns what is to be called with the outcome of the records of
         that: once they are replayed (True), members that wait are told to join again and nothing of the group is left
-        here; once they have failed (False), the group goes on."""
+        here; once they have failed (False), the group goes on. If no records come of it: `keeps`."""
         self._handed_over.add(group_id)
 
         def after(stands: bool) -> None:
@@ -118,6 +118,10 @@ class Membership:
                 self._presence.drop(group_id, ErrorCode.REBALANCE_IN_PROGRESS)
 
         return after
+
+    def keeps(self, group_id: str) -> None:
+        """The group stays what it is: the request that would have made a group of another kind is refused."""
+        self._handed_over.discard(group_id)
 
     def takes_over(self, group_id: str, protocols: Mapping[str, Sequence[Protocol]]) -> None:
         """A group of another kind has become a classic group, whose record is replayed: its members' sessions begin,

@@ -186,6 +186,7 @@ class ConsumerGroups:
         try:
             step, answer = self._leave(beat) if beat.member_epoch < JOINS else self._beat(beat)
         except BeatRefused as refused:
+            self._classic.keeps(beat.group_id)
             reply(Beaten(error=refused.code, message=refused.message))
             return None
 

@@ -224,9 +224,11 @@ class StreamsGroups:
         try:
             step, answer = self._leave(beat) if beat.member_epoch < JOINS else self._beat(beat)
         except BeatRefused as refused:
+            self._classic.keeps(beat.group_id)
             reply(StreamsBeaten(error=refused.code, message=refused.message))
             return None
         except InvalidTopology as invalid:
+            self._classic.keeps(beat.group_id)
             reply(StreamsBeaten(error=ErrorCode.STREAMS_INVALID_TOPOLOGY, message=str(invalid)))
             return None
 

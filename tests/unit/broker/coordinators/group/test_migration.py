@@ -196,6 +196,23 @@ def test_a_group_that_may_not_be_upgraded_stays_as_it_is(settings, why):
     assert anna.beats() is E.NONE
 
 
+def test_a_group_whose_upgrade_was_refused_heeds_its_records_as_before():
+    groups = Coordinator(consumer_max_size=1)
+    groups.topics.put("orders", 4)
+    shop = ClassicClient(groups, "shop", instance_id="shop 1")
+    shop.joins()
+    shop.brings({})
+    carl = Consumer(groups, "carl")
+    assert carl.asks(0, owned={}, **carl.about).answer.error is E.GROUP_MAX_SIZE_REACHED
+
+    groups.writer.hold()
+    again = ClassicClient(groups, "shop", instance_id="shop 1").asks_to_join()
+    groups.writer.time_out()
+    assert again.answer.error is E.COORDINATOR_NOT_AVAILABLE
+    groups.writer.release()
+    assert groups.state() == "PreparingRebalance"
+
+
 def test_a_group_that_does_not_consume_is_not_upgraded(groups):
     connect = groups.member("connect", protocol_type="connect")
     connect.joins()

@@ -354,6 +354,20 @@ def test_an_empty_classic_group_that_becomes_a_streams_group_late_leaves_nothing
     assert list(groups.shard._membership.group_ids()) == []
 
 
+def test_a_classic_group_that_a_streams_member_was_refused_by_is_deleted_as_before(groups):
+    client = groups.member("client")
+    client.joins()
+    client.leaves()
+    assert groups.member("other").asks_to_join().answer.error is E.MEMBER_ID_REQUIRED
+    anna = Worker(groups, "anna", topology=topology(subtopology("0")))
+    assert anna.asks(0, owned=NOTHING, **anna.about).answer.error is E.STREAMS_INVALID_TOPOLOGY
+
+    deleted = Reply()
+    groups.writer.append(groups.shard.delete(G, deleted))
+    assert deleted.answer is E.NONE
+    assert groups.shard.kind_of(G) is None
+
+
 def test_a_removal_that_cannot_be_written_is_tried_again(groups, anna):
     anna.joins()
     groups.writer.hold()
