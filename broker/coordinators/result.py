@@ -10,9 +10,24 @@ Record = TypeVar("Record")
 Completion = Callable[[ErrorCode], None]
 """Called once: with NONE after the records are acknowledged and replayed, else with the error of the failed write.
 
-NOT_COORDINATOR: the shard was unloaded meanwhile. REQUEST_TIMED_OUT: the records may yet be acknowledged and replayed;
-no result with `CoordinatorResult.late` gets it.
+NOT_COORDINATOR: the shard was unloaded meanwhile. REQUEST_TIMED_OUT: the records are in the log and not acknowledged in
+time. They may yet be acknowledged and replayed, and the completion is not told of it. Only a result without
+`CoordinatorResult.late` gets it.
 """
+
+
+def once(then: Completion) -> Completion:
+    """``then`` for a request that may be answered before the outcome of its write is known: only the first call
+    counts."""
+    is_called = False
+
+    def call(error: ErrorCode) -> None:
+        nonlocal is_called
+        if not is_called:
+            is_called = True
+            then(error)
+
+    return call
 
 
 class ProducerIdAndEpoch(NamedTuple):

@@ -107,9 +107,9 @@ class Membership:
             self._rounds.submit(group, self._rounds.begin(group, "its members are not those in the log"))
 
     def hands_over(self, group_id: str) -> Callable[[bool], None]:
-        """The group becomes a group of another kind. Returns what is to be called once the records of that are replayed
-        (True), so that members that wait are told to join again and nothing of the group is left here, or have failed
-        (False), so that the group goes on."""
+        """The group becomes a group of another kind. Returns what is to be called with the outcome of the records of
+        that: once they are replayed (True), members that wait are told to join again and nothing of the group is left
+        here; once they have failed (False), the group goes on. If no records come of it: `keeps`."""
         self._handed_over.add(group_id)
 
         def after(stands: bool) -> None:
@@ -118,6 +118,10 @@ class Membership:
                 self._presence.drop(group_id, ErrorCode.REBALANCE_IN_PROGRESS)
 
         return after
+
+    def keeps(self, group_id: str) -> None:
+        """The group stays what it is: the request that would have made a group of another kind is refused."""
+        self._handed_over.discard(group_id)
 
     def takes_over(self, group_id: str, protocols: Mapping[str, Sequence[Protocol]]) -> None:
         """A group of another kind has become a classic group, whose record is replayed: its members' sessions begin,
@@ -350,9 +354,13 @@ class Membership:
         self._silence(group, member)
 
     def _silence(self, group: ClassicGroup, member: Member) -> None:
+        session = member.session
+
         def decision() -> GroupResult | None:
             if group.members.get(member.member_id) is not member:
                 return None
+            if member.session is not session:
+                return None  # it has been heard of since, while this decision waited
             self._presence.depart(group, member, "nothing has been heard of it for too long")
             return self._rounds.left(group, f"member {member.member_id} is silent")
 

@@ -7,6 +7,7 @@ before ours in the log. Where it would make a decision wrong, the decision reads
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
@@ -19,6 +20,7 @@ from broker.coordinators.group.requests import NO_GENERATION, Commit, FetchedOff
 from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group.subscription import CONSUMER_PROTOCOL
+from broker.coordinators.result import once
 from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
@@ -46,7 +48,8 @@ class Offsets:
         self._clock = clock
         self._stats = stats
         self._under_way: dict[str, list[Commit]] = {}
-        """Commits that are being written, by group id."""
+        """Commits that are being written, by group id; also those whose clients have been answered since it takes
+        long."""
 
     def commit(self, request: Commit, reply: Callable[[Sequence[ErrorCode]], None]) -> GroupResult | None:
         """Write the offsets of a request in one batch, without the offsets whose metadata is too long.
@@ -76,16 +79,19 @@ class Offsets:
             return None
         self._under_way.setdefault(request.group_id, []).append(request)
 
+        def answer(error: ErrorCode) -> None:
+            client_error = client_error_of(error)
+            reply([client_error if each is ErrorCode.NONE else each for each in errors])
+
+        answer_once = once(answer)
+
         def then(error: ErrorCode) -> None:
             self._settle(request)
             if error is ErrorCode.NONE:
                 self._stats.committed_offsets += len(records)
-                reply(errors)
-            else:
-                client_error = client_error_of(error)
-                reply([client_error if each is ErrorCode.NONE else each for each in errors])
+            answer_once(error)
 
-        return GroupResult(records, then, request.transaction)
+        return GroupResult(records, then, request.transaction, partial(answer_once, ErrorCode.REQUEST_TIMED_OUT))
 
     def _refusal(self, request: Commit, group: ClassicGroup | None) -> ErrorCode:
         if (modern := self._image.modern.get(request.group_id)) is not None:

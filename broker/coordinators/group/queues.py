@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from broker.coordinators.group.records import GroupResult
+from broker.coordinators.result import once
 from broker.coordinators.write_errors import client_error_of
 from protocol.errors import ErrorCode
 
@@ -123,7 +124,11 @@ class GroupQueues:
         return None if result is None else self.watched_of_all((group_id,), result, alone=alone)
 
     def watched_of_all(self, group_ids: Iterable[str], result: GroupResult, *, alone: bool) -> GroupResult:
-        """The same for a result with records of several groups."""
+        """The same for a result with records of several groups.
+
+        The queues stay closed while the records are late. ``then`` of a result without ``late`` gets REQUEST_TIMED_OUT
+        when they are, and is not told of the outcome.
+        """
         if not result.records:
             return result
         closed = tuple(group_ids)
@@ -131,13 +136,7 @@ class GroupQueues:
             queue = self._queues.setdefault(group_id, _Queue())
             queue.in_flight += 1
             queue.is_alone = queue.is_alone or alone
-        answered = False
-
-        def answer(error: ErrorCode) -> None:
-            nonlocal answered
-            if not answered:
-                answered = True
-                result.then(error)
+        answer = once(result.then)
 
         def then(error: ErrorCode) -> None:
             answer(error)

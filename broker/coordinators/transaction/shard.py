@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from broker.coordinators.result import Completion, ProducerIdAndEpoch
+from broker.coordinators.result import Completion, ProducerIdAndEpoch, once
 from broker.coordinators.transaction import ending, identity
 from broker.coordinators.transaction.image import TransactionImage
 from broker.coordinators.transaction.markers import MarkerSender
@@ -59,18 +59,14 @@ def _nothing_to_do(_: ErrorCode) -> None:
 class _Waiting:
     """Partitions that are added once the id has settled."""
 
-    __slots__ = ("is_over", "reply", "request")
+    __slots__ = ("reply", "request")
 
     def __init__(self, request: AddPartitions, reply: PartitionsReply) -> None:
         self.request = request
         self.reply = reply
-        self.is_over = False
 
-    def give_up(self, code: ErrorCode) -> None:
-        """Answer ``code`` unless there is an answer already."""
-        if not self.is_over:
-            self.is_over = True
-            self.reply([code] * len(self.request.partitions))
+    def refuse(self, code: ErrorCode) -> None:
+        self.reply([code] * len(self.request.partitions))
 
 
 class TransactionShard:
@@ -107,7 +103,8 @@ class TransactionShard:
         """The epochs with which producers may repeat their last InitProducerId. As in Kafka they are not in the log, so
         that a repetition behind a restart is fenced, and the producer fails."""
         self._waiting: dict[str, deque[_Waiting]] = {}
-        """Partitions to be added to transactions of ids that have not settled, in the order of their requests."""
+        """Partitions to be added to transactions of ids that have not settled, in the order of their requests. A
+        request that is answered is not among them, nor is an id without requests."""
         self._is_unloaded = False
 
     # Replay
@@ -134,7 +131,7 @@ class TransactionShard:
         waiting, self._waiting = self._waiting, {}
         for parked in waiting.values():
             for one in parked:
-                one.give_up(code)
+                one.refuse(code)
 
     # Producers
 
@@ -230,7 +227,17 @@ class TransactionShard:
             return
         waiting = _Waiting(request, reply)
         self._waiting.setdefault(transactional_id, deque()).append(waiting)
-        self._later(self._settings.settles_within_ms, lambda: waiting.give_up(ErrorCode.CONCURRENT_TRANSACTIONS))
+        self._later(self._settings.settles_within_ms, partial(self._give_up, waiting))
+
+    def _give_up(self, waiting: _Waiting) -> None:
+        """The id has not settled in time, unless the request has been answered already."""
+        transactional_id = waiting.request.transactional_id
+        parked = self._waiting.get(transactional_id)
+        if parked is not None and waiting in parked:
+            parked.remove(waiting)
+            if not parked:
+                del self._waiting[transactional_id]
+            waiting.refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def _is_settling(self, transactional_id: str) -> bool:
         transaction = self.image.by_id.get(transactional_id)
@@ -238,14 +245,11 @@ class TransactionShard:
 
     def _settled(self, transactional_id: str) -> None:
         """Add the partitions that wait for this id, until the id has a record under way again."""
-        waiting = self._waiting.get(transactional_id)
-        while waiting and not self._is_settling(transactional_id):
-            parked = waiting.popleft()
-            if not parked.is_over:
-                parked.is_over = True
-                self._write(self.add_partitions(parked.request, parked.reply))
-        if waiting is not None and not waiting:
-            self._waiting.pop(transactional_id, None)
+        while (parked := self._waiting.get(transactional_id)) and not self._is_settling(transactional_id):
+            waiting = parked.popleft()
+            if not parked:
+                del self._waiting[transactional_id]
+            self._write(self.add_partitions(waiting.request, waiting.reply))
 
     def _write(self, result: TransactionResult | None) -> None:
         if result is not None:
@@ -387,6 +391,7 @@ class TransactionShard:
             if error is ErrorCode.NONE:
                 self._repeatable_epochs.pop(transactional_id, None)
                 self._stats.expired += 1
+            self._settled(transactional_id)
 
         return TransactionResult([tombstone(transactional_id)], then, late=lambda: None)
 
@@ -422,13 +427,7 @@ class TransactionShard:
         ``then`` is called with the outcome, behind ``answer``."""
         transactional_id = transaction.transactional_id
         self._under_way.add(transactional_id)
-        is_answered = False
-
-        def answer_once(error: ErrorCode) -> None:
-            nonlocal is_answered
-            if not is_answered:
-                is_answered = True
-                answer(error)
+        answer_once = once(answer)
 
         def written(error: ErrorCode) -> None:
             self._under_way.discard(transactional_id)

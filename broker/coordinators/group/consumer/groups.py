@@ -186,9 +186,19 @@ class ConsumerGroups:
         try:
             step, answer = self._leave(beat) if beat.member_epoch < JOINS else self._beat(beat)
         except BeatRefused as refused:
+            self._classic.keeps(beat.group_id)
             reply(Beaten(error=refused.code, message=refused.message))
             return None
-        return step.result(lambda error: reply(Beaten(error=error) if error is not ErrorCode.NONE else answer))
+
+        def answered(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                reply(Beaten(error=error))
+                return
+            if answer.member_id is not None and answer.assignment is not None:
+                self._untold.told(beat.group_id, answer.member_id)
+            reply(answer)
+
+        return step.result(answered)
 
     def _beat(self, beat: Beat) -> tuple[Step, Beaten]:
         group, records, aftermath = self._group_for(beat)
@@ -203,8 +213,6 @@ class ConsumerGroups:
             and beat.owned is not None
         )
         is_untold = self._untold.is_untold(group.group_id, updated.member_id)
-        if is_untold:
-            aftermath.append(partial(self._untold.answered, group.group_id, updated.member_id))
         shows_assignment = is_untold or beat.member_epoch == JOINS or is_full or updated.assigned != member.assigned
         answer = Beaten(
             member_id=updated.member_id,
@@ -415,7 +423,7 @@ class ConsumerGroups:
         if stepped == member:
             loses = member.is_revoking and member.classic is None
             if loses and not self.deadlines.has(group.group_id, member.member_id, Deadline.REVOCATION):
-                # The write of its record took longer than its client waits, and stands all the same.
+                # It had to when it used the classic protocol, whose members have to join again in time instead.
                 aftermath.append(partial(self.deadlines.watch_revocation, group.group_id, member))
             return member
         records.append(r.current_record(group.group_id, stepped))

@@ -26,10 +26,10 @@ class UntoldAssignments:
         """Whether the member has to be told of its assignment."""
         return member_id in self._untold.get(group_id, ())
 
-    def answered(self, group_id: str, member_id: str, stands: bool) -> None:
-        """The member is answered: with its assignment, if the records of its heartbeat stand."""
+    def told(self, group_id: str, member_id: str) -> None:
+        """The member is answered with its assignment."""
         members = self._untold.get(group_id)
-        if stands and members is not None:
+        if members is not None:
             members.discard(member_id)
             if not members:
                 del self._untold[group_id]

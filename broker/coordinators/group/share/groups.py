@@ -17,6 +17,7 @@ from typing import Final
 from broker.coordinators.group.modern.assigning import AssignmentTurns
 from broker.coordinators.group.modern.group import LEAVES_EPOCH, NOTHING, Assignment, ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
+from broker.coordinators.group.modern.steps import Step
 from broker.coordinators.group.modern.timers import Deadline, MemberTimers
 from broker.coordinators.group.modern.untold import UntoldAssignments
 from broker.coordinators.group.records import GroupResult
@@ -34,6 +35,7 @@ from broker.coordinators.group.share.requests import (
     ShareHeartbeat,
     ShareHeartbeatAnswer,
 )
+from broker.coordinators.result import once
 from broker.coordinators.share.persister import SharePersister
 from broker.coordinators.write_errors import client_error_of
 from protocol.errors import ErrorCode
@@ -204,22 +206,23 @@ class ShareGroups:
         if group.states is not None:
             with_states = {*group.states.initialized, *group.states.initializing}
 
-        def then(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE:
+        def after(stands: bool) -> None:
+            if not stands:
                 self._checked.discard(group_id)
-                _refuse(reply, client_error_of(error), "the records of the group could not be written")
-                return
-            self._untold.answered(group_id, updated.member_id, True)
-            reply(answer)
-            if missing:
+            elif missing:
                 self.states.initialize(group_id, epoch, missing, starts_of(missing, with_states), _nobody_waits)
+
+        def answered(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                _refuse(reply, error, "the records of the group could not be written")
+                return
+            if answer.assignment is not None:
+                self._untold.told(group_id, updated.member_id)
+            reply(answer)
 
         self._checked.add(group_id)
         self._begin_session(group_id, updated.member_id)
-        if not found:
-            then(ErrorCode.NONE)
-            return None
-        return GroupResult(found, then)
+        return Step(found, [after]).result(answered)
 
     def _target(
         self, group: ShareGroup, updated: ShareMember, epoch: int, found: list[GroupRecord]
@@ -278,7 +281,7 @@ class ShareGroups:
         why: str,
         reply: Callable[[ErrorCode], None] = lambda _: None,
     ) -> GroupResult:
-        """Remove members."""
+        """Remove members. ``reply`` gets REQUEST_TIMED_OUT if the outcome is not known in time."""
         group_id = group.group_id
         names = group.subscribers.copy()
         for member_id in member_ids:
@@ -289,14 +292,16 @@ class ShareGroups:
         if len(member_ids) == group.member_count:
             found.append(records.assignment_epoch(group_id, epoch, 0))
 
+        reply_once = once(reply)
+
         def then(error: ErrorCode) -> None:
             for member_id in member_ids:
                 if error is ErrorCode.NONE:
                     self._timers.cancel(group_id, member_id)
                     self._around.events.member_removed(group_id, member_id, why)
-            reply(error)
+            reply_once(error)
 
-        return GroupResult(found, then)
+        return GroupResult(found, then, late=partial(reply_once, ErrorCode.REQUEST_TIMED_OUT))
 
     # Sessions ---------------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ from broker.coordinators.group.modern.group import ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
 from broker.coordinators.group.modern.refused import BeatRefused
 from broker.coordinators.group.modern.steps import Aftermath, Step, nobody
-from broker.coordinators.group.modern.timers import Deadline
 from broker.coordinators.group.modern.untold import UntoldAssignments
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
@@ -225,12 +224,23 @@ class StreamsGroups:
         try:
             step, answer = self._leave(beat) if beat.member_epoch < JOINS else self._beat(beat)
         except BeatRefused as refused:
+            self._classic.keeps(beat.group_id)
             reply(StreamsBeaten(error=refused.code, message=refused.message))
             return None
         except InvalidTopology as invalid:
+            self._classic.keeps(beat.group_id)
             reply(StreamsBeaten(error=ErrorCode.STREAMS_INVALID_TOPOLOGY, message=str(invalid)))
             return None
-        return step.result(lambda error: reply(StreamsBeaten(error=error) if error is not ErrorCode.NONE else answer))
+
+        def answered(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                reply(StreamsBeaten(error=error))
+                return
+            if answer.tasks is not None:
+                self._untold.told(beat.group_id, answer.member_id)
+            reply(answer)
+
+        return step.result(answered)
 
     def _beat(self, beat: StreamsBeat) -> tuple[Step, StreamsBeaten]:
         group, records, aftermath = self._group_for(beat)
@@ -276,8 +286,6 @@ class StreamsGroups:
         if beat.knows_missing_tags and (tags := missing_tags(configs, updated)):
             statuses.append(missing_client_tags(tags))
         is_untold = self._untold.is_untold(group.group_id, reconciled.member_id)
-        if is_untold:
-            aftermath.append(partial(self._untold.answered, group.group_id, reconciled.member_id))
         has_other_tasks = reconciled.assigned != member.assigned
         has_other_endpoint = replaced is None and reconciled.endpoint != member.endpoint
         endpoint_epoch, endpoints = self._endpoints.seen_by(
@@ -493,9 +501,6 @@ class StreamsGroups:
                 "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
             ) from None
         if stepped == member:
-            if member.is_revoking and not self._deadlines.has(group.group_id, member.member_id, Deadline.REVOCATION):
-                # The write of its record took longer than its client waits, and stands all the same.
-                aftermath.append(partial(self._deadlines.watch_revocation, group.group_id, member))
             return member
         records.append(r.current_record(group.group_id, stepped))
         aftermath.append(partial(self._deadlines.watch_revocation, group.group_id, stepped))

@@ -289,6 +289,17 @@ def test_a_commit_that_took_too_long_counts_all_the_same_once_it_stands(home):
 
     assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert home.offsets() == {("orders", 0): 1}
+    assert home.shard.stats.committed_offsets == 1
+
+
+def test_a_commit_that_took_too_long_and_fails_is_none(home):
+    home.writer.hold()
+    answers = home.commits(orders(1))
+    home.writer.time_out()
+    home.fails(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert home.deletes_offsets(("orders", 0)) == [(ErrorCode.GROUP_ID_NOT_FOUND, [])]
 
 
 # Fetching ------------------------------------------------------------------------------------------------------------
@@ -460,10 +471,13 @@ def test_a_deletion_that_cannot_be_written_deletes_nothing(home):
     assert home.offsets() == {("orders", 0): 5}
 
 
-def test_what_is_being_committed_is_deleted_too(home):
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_is_being_committed_is_deleted_too(home, is_late):
     home.commits(orders(1, 1))
     home.writer.hold()
     home.commits(orders(5))
+    if is_late:
+        home.writer.time_out()
 
     answers = home.deletes_offsets(("orders", 0))
     home.writer.settle()

@@ -187,6 +187,35 @@ def test_a_member_is_told_again_what_it_is_assigned_where_the_answer_was_lost_wi
     assert len(anna.owned["orders"]) == len(bert.owned["orders"]) == 2
 
 
+def test_a_member_is_not_told_what_it_is_assigned_by_an_answer_that_was_late(groups):
+    anna, bert = Consumer(groups, "anna"), Consumer(groups, "bert")
+    anna.joins()
+    bert.joins()
+    groups.restart()
+    groups.writer.hold()
+    late = anna.asks(owned=dict(anna.assigned))
+    groups.writer.time_out()
+    groups.writer.release()
+    assert late.answer.error is E.COORDINATOR_NOT_AVAILABLE
+
+    assert len(anna.takes(anna.asks().answer).assignment[groups.topics.of_name("orders").topic_id]) == 2
+    assert anna.asks().answer.assignment is None
+
+
+def test_a_member_whose_leave_was_late_is_gone_with_its_session_once_that_stands(groups):
+    anna = Consumer(groups, "anna")
+    anna.joins()
+    groups.writer.hold()
+    leave = anna.asks(-1)
+    groups.writer.time_out()
+    assert leave.answer.error is E.COORDINATOR_NOT_AVAILABLE
+    assert groups.events.named("member_removed") == []
+
+    groups.writer.release()
+    assert groups.events.named("member_removed") == [(G, "anna", "it has left")]
+    assert len(groups.wheel) == 0
+
+
 def test_a_session_that_is_made_shorter_is_so_from_the_next_heartbeat_on(groups):
     anna = Consumer(groups, "anna")
     anna.joins()

@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from broker.coordinators.group.modern.timers import Deadline
 from protocol.errors import ErrorCode as E
 from tests.support.group_records import contents
 from tests.unit.broker.coordinators.group.consumer_members import Consumer
@@ -111,6 +112,17 @@ class ConsumerGroupWalk(RuleBasedStateMachine):
     def writes_are_late(self):
         self.groups.writer.time_out()
 
+    @rule(number=MEMBERS, comes=st.booleans())
+    def comes_or_goes_late(self, number, comes):
+        """Where the group is of the classic protocol, or has one member of the newer, it changes its kind."""
+        self.groups.writer.hold()
+        if comes:
+            self.joins(number, {"orders"}, None)
+        else:
+            self.leaves(number, -1)
+        self.groups.writer.time_out()
+        self.writes_are_quick()
+
     @rule()
     def writes_are_quick(self):
         self.groups.writer.release()
@@ -136,6 +148,20 @@ class ConsumerGroupWalk(RuleBasedStateMachine):
         if group is not None:
             known = {(topic, one): member for topic, parts in group.owners.items() for one, member in parts.items()}
             assert known == owners
+
+    @invariant()
+    def the_group_is_of_one_kind(self):
+        shard = self.groups.shard
+        recorded = shard.image.groups.get(G)
+        is_live = G in shard._membership.group_ids()
+        assert self._group() is None or (recorded is None and not is_live)
+        assert is_live or recorded is None or not recorded.members
+
+    @invariant()
+    def every_member_has_a_session(self):
+        if (group := self._group()) is not None and not self.groups.shard._queues.is_busy(G):
+            deadlines = self.groups.shard._consumer_groups.deadlines
+            assert all(deadlines.has(G, member_id, Deadline.SESSION) for member_id in group.members)
 
     @invariant()
     def the_log_says_it_all(self):

@@ -216,11 +216,14 @@ def test_ids_that_were_handed_out_do_not_keep_a_group_and_are_unknown_when_it_is
     assert len(home.wheel) == 0
 
 
-def test_with_a_group_goes_what_is_being_committed_to_it_and_what_transactions_have_written(home):
+@pytest.mark.parametrize("is_late", [False, True])
+def test_with_a_group_goes_what_is_being_committed_to_it_and_what_transactions_have_written(home, is_late):
     home.commits(orders(1))
     home.stands(offset_record(G, orders(5, 1), 0), producer_id=12)
     home.writer.hold()
     home.commits(orders(2, 2))
+    if is_late:
+        home.writer.time_out()
 
     answers = home.deletes()
     home.writer.settle()

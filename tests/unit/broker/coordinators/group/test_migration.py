@@ -196,6 +196,23 @@ def test_a_group_that_may_not_be_upgraded_stays_as_it_is(settings, why):
     assert anna.beats() is E.NONE
 
 
+def test_a_group_whose_upgrade_was_refused_heeds_its_records_as_before():
+    groups = Coordinator(consumer_max_size=1)
+    groups.topics.put("orders", 4)
+    shop = ClassicClient(groups, "shop", instance_id="shop 1")
+    shop.joins()
+    shop.brings({})
+    carl = Consumer(groups, "carl")
+    assert carl.asks(0, owned={}, **carl.about).answer.error is E.GROUP_MAX_SIZE_REACHED
+
+    groups.writer.hold()
+    again = ClassicClient(groups, "shop", instance_id="shop 1").asks_to_join()
+    groups.writer.time_out()
+    assert again.answer.error is E.COORDINATOR_NOT_AVAILABLE
+    groups.writer.release()
+    assert groups.state() == "PreparingRebalance"
+
+
 def test_a_group_that_does_not_consume_is_not_upgraded(groups):
     connect = groups.member("connect", protocol_type="connect")
     connect.joins()
@@ -277,6 +294,181 @@ def test_an_upgrade_that_cannot_be_written_leaves_the_classic_group(groups):
     assert anna.beats() is E.NONE
     carl.joins()
     go_on([anna], [carl])
+
+
+def late_upgrade(groups):
+    """Carl's join makes a consumer group of anna's and bert's, and takes longer than he waits."""
+    anna, bert = classic_group(groups, "anna", "bert")
+    carl = Consumer(groups, "carl")
+    groups.writer.hold()
+    join = carl.asks(0, owned={}, **carl.about)
+    groups.writer.time_out()
+    assert join.answer.error is E.COORDINATOR_NOT_AVAILABLE
+    return anna, bert, carl
+
+
+def test_a_classic_group_goes_on_until_it_is_known_whether_its_late_upgrade_stands(groups):
+    anna, _, carl = late_upgrade(groups)
+    assert (groups.shard.kind_of(G), groups.state()) == ("classic", "Stable")
+    assert anna.beats() is E.NONE
+    assert anna.commits(7, generation=0) is E.ILLEGAL_GENERATION
+    again, join = carl.asks(0, owned={}, **carl.about), anna.asks_to_join()
+    assert again.is_parked
+    assert join.is_parked
+
+    groups.writer.time_out()
+    assert again.answer.error is join.answer.error is E.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_late_upgrade_that_stands_leaves_one_group(groups):
+    anna, bert, carl = late_upgrade(groups)
+    groups.writer.release()
+    before = len(groups.writer.log)
+    assert groups.shard.kind_of(G) == "consumer"
+    assert list(groups.shard._membership.group_ids()) == []
+    assert anna.beats() is E.REBALANCE_IN_PROGRESS
+
+    carl.joins()
+    for _ in range(14):
+        go_on([anna, bert], [carl])
+        groups.pass_ms(5_000)
+    assert anna.partitions | bert.partitions | carl.owned["orders"] == {0, 1, 2, 3}
+    assert 2 not in map(abs, kinds(groups)[before:])
+    groups.check_replay()
+
+
+def test_a_late_upgrade_begins_the_sessions_of_the_members_that_it_takes_over(groups):
+    anna, bert, carl = late_upgrade(groups)
+    groups.writer.release()
+    carl.joins()
+    for _ in range(3):
+        go_on([anna], [carl])
+        groups.pass_ms(4_000)
+    assert bert.member_id not in groups.shard.image.modern[G].members
+    assert carl.epoch > 0
+
+    go_on([anna], [carl])
+    assert anna.partitions | carl.owned["orders"] == {0, 1, 2, 3}
+
+
+def test_a_late_upgrade_that_fails_leaves_the_classic_group(groups):
+    anna, bert, carl = late_upgrade(groups)
+    groups.writer.settle_one(E.KAFKA_STORAGE_ERROR)
+    groups.writer.release()
+    assert (groups.shard.kind_of(G), groups.state()) == ("classic", "Stable")
+    assert anna.beats() is bert.beats() is E.NONE
+
+    carl.joins()
+    go_on([anna, bert], [carl])
+    assert groups.shard.kind_of(G) == "consumer"
+
+
+def test_a_classic_member_that_is_heard_of_while_its_silence_is_not_decided_stays(groups):
+    anna, bert, _ = late_upgrade(groups)
+    groups.pass_ms(anna.session_timeout_ms)
+    assert anna.beats() is E.NONE
+    groups.writer.settle_one(E.KAFKA_STORAGE_ERROR)
+    assert groups.shard.describe(G).state == "PreparingRebalance"
+    assert anna.beats() is E.REBALANCE_IN_PROGRESS
+    assert bert.beats() is E.UNKNOWN_MEMBER_ID
+
+
+def test_an_empty_group_that_takes_another_kind_late_leaves_one_group(groups):
+    [anna] = classic_group(groups, "anna")
+    anna.leaves()
+    pending = ClassicClient(groups, "bert")
+    assert pending.asks_to_join().answer.error is E.MEMBER_ID_REQUIRED
+    carl = Consumer(groups, "carl")
+    groups.writer.hold()
+    carl.asks(0, owned={}, **carl.about)
+    groups.writer.time_out()
+    groups.writer.release()
+
+    assert groups.shard.kind_of(G) == "consumer"
+    assert list(groups.shard._membership.group_ids()) == []
+
+
+def late_downgrade(groups):
+    """Carl leaves anna and bert, whose group is classic again, and that takes longer than he waits."""
+    anna, bert = classic_group(groups, "anna", "bert")
+    carl = Consumer(groups, "carl")
+    carl.joins()
+    go_on([anna, bert], [carl])
+    groups.writer.hold()
+    leave = carl.asks(-1)
+    groups.writer.time_out()
+    assert leave.answer.error is E.COORDINATOR_NOT_AVAILABLE
+    return anna, bert
+
+
+def test_a_late_downgrade_that_stands_leaves_a_classic_group_that_rebalances(groups):
+    anna, bert = late_downgrade(groups)
+    assert groups.shard.kind_of(G) == "consumer"
+    assert anna.beats() is E.NONE
+    groups.writer.release()
+
+    assert (groups.shard.kind_of(G), groups.state()) == ("classic", "PreparingRebalance")
+    assert anna.beats() is bert.beats() is E.REBALANCE_IN_PROGRESS
+    waiting = anna.parks()
+    bert.joins()
+    anna.takes(waiting.answer)
+    anna.brings({anna: write_assignment(1, [("orders", [0, 1])]), bert: write_assignment(1, [("orders", [2, 3])])})
+    assert groups.state() == "Stable"
+    groups.check_replay()
+
+
+def test_a_late_downgrade_begins_the_sessions_of_its_classic_members(groups):
+    anna, _ = late_downgrade(groups)
+    groups.writer.release()
+    waiting = anna.parks()
+    for _ in range(2):
+        groups.pass_ms(5_000)
+    anna.takes(waiting.answer)
+
+    assert groups.member_ids() == [anna.member_id]
+    assert len(groups.wheel) > 0
+
+
+def test_a_late_downgrade_that_fails_leaves_the_consumer_group_without_a_change(groups):
+    anna, bert = late_downgrade(groups)
+    groups.writer.settle_one(E.KAFKA_STORAGE_ERROR)
+    groups.writer.release()
+
+    assert groups.shard.kind_of(G) == "consumer"
+    assert anna.beats() is bert.beats() is E.NONE
+    assert "carl" in groups.shard.image.modern[G].members
+
+
+def test_a_classic_member_whose_join_of_a_consumer_group_was_late_has_a_session(groups):
+    carl = Consumer(groups, "carl")
+    carl.joins()
+    anna = ClassicClient(groups, "anna", needs_known_id=False)
+    groups.writer.hold()
+    join = anna.asks_to_join()
+    groups.writer.time_out()
+    assert join.answer.error is E.COORDINATOR_NOT_AVAILABLE
+    groups.writer.release()
+    assert len(groups.shard.image.modern[G].members) == 2
+
+    groups.pass_ms(anna.session_timeout_ms)
+    assert set(groups.shard.image.modern[G].members) == {"carl"}
+
+
+def test_a_classic_member_that_goes_on_with_newer_heartbeats_has_to_give_up_partitions_in_time(groups):
+    anna, bert = classic_group(groups, "anna", "bert")
+    carl = Consumer(groups, "carl")
+    carl.joins()
+    go_on([anna], [])
+    bert.goes_on()
+    assert groups.shard.image.modern[G].members[bert.member_id].is_revoking
+
+    same = Consumer(groups, bert.member_id, rebalance_timeout_ms=60_000)
+    for _ in range(12):
+        assert same.asks(bert.generation).answer.error is E.NONE
+        anna.goes_on()
+        carl.beats()
+        groups.pass_ms(5_000)
+    assert bert.member_id not in groups.shard.image.modern[G].members
 
 
 def test_the_embedded_protocol_is_read_and_written():

@@ -305,11 +305,14 @@ def test_a_streams_group_without_members_goes_with_its_last_offset(home):
     assert home.shard.kind_of(G) is None
 
 
-def test_a_commit_that_is_being_written_saves_what_it_is_for(home):
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_commit_that_is_being_written_saves_what_it_is_for(home, is_late):
     home.commits(orders(1))
     home.pass_ms(RETENTION_MS)
     home.writer.hold()
     home.commits(orders(2))
+    if is_late:
+        home.writer.time_out()
 
     home.expires()
     home.writer.settle()
@@ -449,9 +452,12 @@ def test_what_is_being_committed_for_the_new_topic_stays(home):
     assert home.offsets() == {("orders", 0): 3}
 
 
-def test_what_is_being_committed_for_the_deleted_topic_goes_with_it(home):
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_is_being_committed_for_the_deleted_topic_goes_with_it(home, is_late):
     home.writer.hold()
     home.commits(orders(2, topic_id=ORDERS_ID), OffsetToCommit("refunds", 0, 3))
+    if is_late:
+        home.writer.time_out()
 
     home.forgets(orders=ORDERS_ID)
     home.writer.settle()

@@ -237,6 +237,29 @@ def test_a_silent_member_is_removed(groups):
     assert groups.heartbeat("anna", 3).error is E.UNKNOWN_MEMBER_ID
 
 
+def test_states_are_begun_once_a_late_heartbeat_stands(groups):
+    groups.writer.hold()
+    late = groups.sends_heartbeat("anna")
+    groups.writer.time_out()
+    assert late.answer.error is E.COORDINATOR_NOT_AVAILABLE
+    assert groups.persister.states == {}
+
+    groups.writer.release()
+    assert groups.persister.states == {groups.key(index): (2, -1) for index in range(4)}
+
+
+def test_a_member_whose_leave_was_late_is_gone_with_its_session_once_that_stands(groups):
+    groups.joined("anna")
+    groups.writer.hold()
+    late = groups.sends_heartbeat("anna", -1, None)
+    groups.writer.time_out()
+    assert late.answer.error is E.COORDINATOR_NOT_AVAILABLE
+
+    groups.writer.release()
+    assert groups.events.named("member_removed") == [(G, "anna", "it left")]
+    assert len(groups.wheel) == 0
+
+
 def test_sessions_begin_anew_with_another_coordinator(groups):
     groups.joined("anna")
     groups.pass_ms(SESSION_MS - 1)

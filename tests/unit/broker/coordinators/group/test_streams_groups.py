@@ -308,6 +308,66 @@ def test_the_deadline_holds_over_a_start(groups, anna, berta):
     assert list(group_of(groups).members) == ["berta"]
 
 
+def test_the_deadline_holds_where_the_record_was_late(groups, anna, berta):
+    anna.joins()
+    berta.joins()
+    groups.writer.hold()
+    late = anna.asks(owned=None)
+    groups.writer.time_out()
+    groups.writer.release()
+    assert late.answer.error is E.COORDINATOR_NOT_AVAILABLE
+    for _ in range(6):
+        groups.pass_ms(10_000)
+        if "anna" in group_of(groups).members:
+            anna.asks(owned=None)
+        berta.beats()
+
+    assert list(group_of(groups).members) == ["berta"]
+
+
+def test_a_member_is_not_told_its_tasks_by_an_answer_that_was_late(groups, anna, berta):
+    anna.joins()
+    berta.joins()
+    groups.restart()
+    groups.writer.hold()
+    late = anna.asks(owned=None)
+    groups.writer.time_out()
+    groups.writer.release()
+    assert late.answer.error is E.COORDINATOR_NOT_AVAILABLE
+
+    assert anna.asks().answer.tasks is not None
+    assert anna.asks().answer.tasks is None
+
+
+def test_an_empty_classic_group_that_becomes_a_streams_group_late_leaves_nothing_behind(groups, anna):
+    client = groups.member("client")
+    client.joins()
+    client.leaves()
+    assert groups.member("other").asks_to_join().answer.error is E.MEMBER_ID_REQUIRED
+    groups.writer.hold()
+    late = anna.asks(0, owned=NOTHING, **anna.about)
+    groups.writer.time_out()
+    groups.writer.release()
+    assert late.answer.error is E.COORDINATOR_NOT_AVAILABLE
+
+    assert groups.shard.kind_of(G) == "streams"
+    assert list(groups.shard._membership.group_ids()) == []
+
+
+def test_a_classic_group_that_a_streams_member_was_refused_by_is_deleted_as_before(groups):
+    client = groups.member("client")
+    client.joins()
+    client.leaves()
+    assert groups.member("other").asks_to_join().answer.error is E.MEMBER_ID_REQUIRED
+    anna = Worker(groups, "anna", topology=topology(subtopology("0")))
+    assert anna.asks(0, owned=NOTHING, **anna.about).answer.error is E.STREAMS_INVALID_TOPOLOGY
+
+    deleted = Reply()
+    groups.writer.append(groups.shard.delete(G, deleted))
+    assert deleted.answer is E.NONE
+    assert groups.shard.kind_of(G) is None
+
+
 def test_a_removal_that_cannot_be_written_is_tried_again(groups, anna):
     anna.joins()
     groups.writer.hold()

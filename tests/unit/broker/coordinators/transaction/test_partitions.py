@@ -1,11 +1,16 @@
 """Partitions in transactions: adding, verifying, and adding as soon as the id has settled."""
 
+import gc
+import weakref
+from collections.abc import Sequence
+
 import pytest
 
 from broker.coordinators.result import ProducerIdAndEpoch
+from broker.coordinators.transaction.requests import AddPartitions
 from protocol.errors import ErrorCode
 from protocol.records.transaction_state import TransactionStatus
-from tests.unit.broker.coordinators.transaction.harness import Coordinator, partition
+from tests.unit.broker.coordinators.transaction.harness import EXPIRATION_MS, Coordinator, partition
 
 NONE = ErrorCode.NONE
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -128,6 +133,57 @@ def test_partitions_do_not_wait_for_ever() -> None:
     coordinator.markers.write("tx")
     coordinator.write()
     assert answers == [[BUSY]]
+
+
+class Batch:
+    """What a request that waits holds: the batch that is to be appended."""
+
+    answer: Sequence[ErrorCode] | None = None
+
+    def take(self, codes: Sequence[ErrorCode]) -> None:
+        self.answer = codes
+
+
+def test_partitions_that_have_waited_too_long_are_held_no_more() -> None:
+    coordinator = Coordinator()
+    producer = coordinator.opened("orders-0", client_version=2)
+    coordinator.end(producer, commit=True, client_version=2)
+    coordinator.write()
+    batch = Batch()
+    coordinator.shard.add_when_settled(AddPartitions("tx", producer, [partition("orders-0")], 2), batch.take)
+    coordinator.clock.advance(60)
+    second = coordinator.add_when_settled(producer, "orders-1")
+    coordinator.clock.advance(40)
+    assert (batch.answer, second) == ([BUSY], [])
+
+    held = weakref.ref(batch)
+    del batch
+    gc.collect()
+    assert held() is None
+    coordinator.markers.write("tx")
+    coordinator.write()
+    assert second == [[ErrorCode.PRODUCER_FENCED]]
+
+
+def test_partitions_that_wait_for_an_id_that_is_forgotten_are_answered_at_once() -> None:
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.clock.advance(EXPIRATION_MS + 1)
+    coordinator.expire()
+    answers = coordinator.add_when_settled(producer, "orders-0")
+    coordinator.write()
+    assert answers == [[ErrorCode.INVALID_PRODUCER_ID_MAPPING]]
+
+
+def test_partitions_that_wait_for_an_id_whose_tombstone_cannot_be_written_are_added() -> None:
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.clock.advance(EXPIRATION_MS + 1)
+    coordinator.expire()
+    answers = coordinator.add_when_settled(producer, "orders-0")
+    coordinator.write_next(ErrorCode.NOT_ENOUGH_REPLICAS)
+    coordinator.write()
+    assert answers == [[NONE]]
 
 
 def test_waiting_partitions_are_answered_when_the_coordinator_goes() -> None:
