@@ -285,7 +285,7 @@ def test_fetchers_tell_what_they_fetch_and_how_far_they_are_behind(
     with shown(member, {lag: now(7), manager("maxlag"): now(7)}):
         followed.lag = 7
     with shown(member, {manager("failedpartitionscount"): now(1)}):
-        running.fetcher._tell(followed, "the leader has sent nonsense")
+        running.fetcher._log_once(followed, "the leader has sent nonsense")
     assert page[manager("deadthreadcount")] == 0
     moving = 'kafka_server_replicaalterlogdirsmanager_{}{{clientId="ReplicaAlterLogDirs"}}'.format
     assert {page[moving(one)] for one in ("maxlag", "minfetchrate", "failedpartitionscount", "deadthreadcount")} == {0}
