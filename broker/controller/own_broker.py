@@ -80,8 +80,13 @@ class OwnBroker:
         return changes, offline
 
     def directory_failed(self, directory: bytes | None, partitions: Collection[TopicPartition]) -> Iterator[Record]:
-        """The changes of the partitions in a directory that has failed, by the directory's id or by their names."""
+        """The changes of the partitions in a directory that has failed, by the directory's id or by their names.
+
+        A log may be left of a partition whose replica is elsewhere by now: that changes nothing.
+        """
         for topic, partition in self._view.partitions():
+            if self._node_id not in partition.replicas:
+                continue
             if (directory is not None and partition.directory_of(self._node_id) == directory) or TopicPartition(
                 topic.name, partition.index
             ) in partitions:

@@ -7,6 +7,7 @@ from broker.controller.topic_creation import NewTopic
 from protocol.errors import ErrorCode as E
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from storage.errors import DiskFull
+from storage.topic_partition import TopicPartition
 from tests.unit.broker.controller.cluster import CLUSTER_ID, OWN, Broker, Cluster, directory
 from tests.unit.broker.metadata.metadata_node import MetadataNode
 
@@ -283,6 +284,18 @@ def test_a_failed_directory_of_the_own_broker_gives_its_partitions_to_others():
 
     assert cluster.leader_and_isr() == (2, 1, [2])
     assert cluster.leader_and_isr("own") == (-1, 1, [OWN])
+
+
+def test_a_failed_directory_changes_nothing_for_a_partition_that_has_its_replicas_elsewhere_by_now():
+    """The node had the log still, and took the partition from its leader (replicated seed 210000312)."""
+    cluster = Cluster()
+    cluster.broker(2)
+    cluster.topic("orders", [2])
+    before = cluster.leader_and_isr()
+
+    cluster.controller.directory_failed(directory(OWN), [TopicPartition("orders", 0)])
+
+    assert cluster.leader_and_isr() == before == (2, 0, [2])
 
 
 # Answers
