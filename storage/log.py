@@ -504,7 +504,7 @@ class Log:
 
     def end_swap(self, swap: SegmentSwap) -> None:
         """Give the copy its own name, unless the log was cut in front of it since `swap_in`. Raises LogDirFailed."""
-        if swap.copy in self.segments:
+        if any(segment is swap.copy for segment in self.segments):
             swap.end()
             self._flushing.directory_changed()
 
