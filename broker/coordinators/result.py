@@ -6,6 +6,7 @@ from typing import Generic, NamedTuple, TypeVar
 from protocol.errors import ErrorCode
 
 Record = TypeVar("Record")
+Outcome = TypeVar("Outcome")
 
 Completion = Callable[[ErrorCode], None]
 """Called once: with NONE after the records are acknowledged and replayed, else with the error of the failed write.
@@ -16,16 +17,16 @@ time. They may yet be acknowledged and replayed, and the completion is not told 
 """
 
 
-def once(then: Completion) -> Completion:
+def once(then: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
     """``then`` for a request that may be answered before the outcome of its write is known: only the first call
     counts."""
     is_called = False
 
-    def call(error: ErrorCode) -> None:
+    def call(outcome: Outcome) -> None:
         nonlocal is_called
         if not is_called:
             is_called = True
-            then(error)
+            then(outcome)
 
     return call
 

@@ -72,14 +72,9 @@ class FollowerLogs:
             if isinstance(step, Append):
                 self._append(partition, step)
             else:
-                while isinstance(step, BeginAnew) or step.offset < partition.log.log_end_offset:
-                    await self._lower_recovery_point(partition, step.offset)
-                    if self._followed(followed) is not partition:
-                        return False
-                    if not partition.log.is_writing:
-                        break
-                    if await self._released(followed) is not partition:
-                        return False
+                cuts = isinstance(step, BeginAnew) or step.offset < partition.log.log_end_offset
+                if cuts and not await self._may_cut(followed, partition, step.offset):
+                    return False
                 if partition.log.lost_from == step.offset:
                     log.warning(
                         "%s: records from offset %d on are fetched again from node %d, since the disk has lost some",
@@ -105,6 +100,18 @@ class FollowerLogs:
             await pause_until(self._clock, self._clock.monotonic_ms() + WRITE_ENDS_MS)
             partition = self._followed(followed)
         return partition
+
+    async def _may_cut(self, followed: FollowedPartition, partition: Partition, offset: int) -> bool:
+        """Lower the recovery point, and once more if the log's files have changed their place meanwhile. False: the
+        partition is not followed any more."""
+        while True:
+            await self._lower_recovery_point(partition, offset)
+            if self._followed(followed) is not partition:
+                return False
+            if not partition.log.is_writing:
+                return True
+            if await self._released(followed) is not partition:
+                return False
 
     async def _lower_recovery_point(self, partition: Partition, offset: int) -> None:
         """Let the checkpoint vouch for nothing that is about to be cut off.

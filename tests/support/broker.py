@@ -34,6 +34,12 @@ TURNS_TO_SETTLE = 30
 
 PATIENCE_S = 90.0
 
+WITH_CONTROLLER_LISTENER = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+    "controller_listener_names": "CONTROLLER",
+}
+"""The settings of a broker whose controller serves other brokers, too."""
+
 
 class ConnectionClosed(Exception):
     """The broker closed the connection instead of answering."""
@@ -339,3 +345,18 @@ def running_broker(
         yield broker
     finally:
         broker.close()
+
+
+@contextmanager
+def running_member(directory: Path, controller: InProcessBroker, **settings: object) -> Iterator[InProcessBroker]:
+    """A context with node 2, a broker without a controller. ``controller`` runs `WITH_CONTROLLER_LISTENER`."""
+    (listener,) = controller.server.socket_server.controller_listeners
+    with running_broker(
+        directory,
+        beside=controller,
+        process_roles="broker",
+        node_id=2,
+        controller_quorum_bootstrap_servers=f"{listener.host}:{listener.port}",
+        **settings,
+    ) as member:
+        yield member

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
+from broker.coordinators.result import once
 from broker.coordinators.share.batches import combine
 from broker.coordinators.share.image import ShareImage
 from broker.coordinators.share.persister import NO_START_OFFSET, NOT_COUNTED, SharePartitionKey, ShareState
@@ -123,13 +124,7 @@ class ShareShard:
         self, key: SharePartitionKey, line: _Line, record: ShareStateRecord, answer: StateAnswer, reply: StateReply
     ) -> None:
         line.is_writing = True
-        is_answered = False
-
-        def answer_once(outcome: StateAnswer) -> None:
-            nonlocal is_answered
-            if not is_answered:
-                is_answered = True
-                reply(outcome)
+        answer_once = once(reply)
 
         def written(code: ErrorCode) -> None:
             line.is_writing = False

@@ -19,7 +19,7 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreateTopicsRequest
 from tests.support.altered_configs import configure
 from tests.support.batches import produced, record
-from tests.support.broker import InProcessBroker, running_broker
+from tests.support.broker import InProcessBroker, running_broker, running_member
 from tests.support.certificates import CLOCK_BEGINS, Authority, tls_of_listeners
 from tests.support.exported_metrics import Metrics, declared
 from tests.support.groups import commit_request, create_offsets_topic
@@ -88,14 +88,7 @@ def use_quotas(broker: InProcessBroker, topic_id: bytes) -> None:
 @pytest.fixture(scope="module")
 def member(used: InProcessBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
     """A broker that follows a partition of the other one, which is its controller."""
-    (listener,) = used.server.socket_server.controller_listeners
-    with running_broker(
-        tmp_path_factory.mktemp("member"),
-        beside=used,
-        process_roles="broker",
-        node_id=2,
-        controller_quorum_bootstrap_servers=f"{listener.host}:{listener.port}",
-    ) as broker:
+    with running_member(tmp_path_factory.mktemp("member"), used) as broker:
         create_replicated_topic(used, "replicated", (1, 2))
         used.wait_until(lambda: has_followed(used, broker))
         yield broker

@@ -17,7 +17,7 @@ from protocol.errors import ErrorCode as E
 from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest
 from protocol.messages.topics import CreateTopicsRequest
 from tests.support.acls import AUTHORIZER, acl, creation, deletion, description
-from tests.support.broker import Client, InProcessBroker, running_broker
+from tests.support.broker import WITH_CONTROLLER_LISTENER, Client, InProcessBroker, running_broker, running_member
 from tests.support.sasl_client import ALICE, BOB, LISTENERS, SaslClient
 
 SETTINGS = {**AUTHORIZER, "offsets_topic_num_partitions": 1, "transaction_state_log_num_partitions": 1}
@@ -28,8 +28,7 @@ def primary(tmp_path: Path, super_users: str) -> Iterator[InProcessBroker]:
     """Node 1, with the controller."""
     with running_broker(
         tmp_path / "primary",
-        listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-        controller_listener_names="CONTROLLER",
+        **WITH_CONTROLLER_LISTENER,
         super_users=super_users,
         **SETTINGS,
     ) as broker:
@@ -44,17 +43,7 @@ def super_users() -> str:
 @pytest.fixture
 def member(tmp_path: Path, primary: InProcessBroker, super_users: str) -> Iterator[InProcessBroker]:
     """Node 2, whose controller is node 1."""
-    (listener,) = primary.server.socket_server.controller_listeners
-    with running_broker(
-        tmp_path / "member",
-        beside=primary,
-        process_roles="broker",
-        node_id=2,
-        controller_quorum_bootstrap_servers=f"{listener.host}:{listener.port}",
-        super_users=super_users,
-        **LISTENERS,
-        **SETTINGS,
-    ) as broker:
+    with running_member(tmp_path / "member", primary, super_users=super_users, **LISTENERS, **SETTINGS) as broker:
         yield broker
 
 

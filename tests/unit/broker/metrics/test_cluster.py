@@ -16,7 +16,7 @@ from protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from protocol.messages.topics import CreateTopicsRequest
 from tests.support.altered_configs import configure
 from tests.support.batches import produced
-from tests.support.broker import InProcessBroker, running_broker
+from tests.support.broker import WITH_CONTROLLER_LISTENER, InProcessBroker, running_broker, running_member
 from tests.support.leadership import create_replicated_topic
 from tests.support.metrics import now, scrape, shown, up
 from tests.support.requests import produce_request
@@ -42,8 +42,7 @@ def primary(tmp_path: Path) -> Iterator[InProcessBroker]:
     """Node 1, with the controller."""
     with running_broker(
         tmp_path / "primary",
-        listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-        controller_listener_names="CONTROLLER",
+        **WITH_CONTROLLER_LISTENER,
         replica_lag_time_max_ms=2_000,
         **FEW_INTERNAL,
     ) as broker:
@@ -53,15 +52,7 @@ def primary(tmp_path: Path) -> Iterator[InProcessBroker]:
 @pytest.fixture
 def member(tmp_path: Path, primary: InProcessBroker) -> Iterator[InProcessBroker]:
     """Node 2, whose controller is node 1."""
-    (listener,) = primary.server.socket_server.controller_listeners
-    with running_broker(
-        tmp_path / "member",
-        beside=primary,
-        process_roles="broker",
-        node_id=2,
-        controller_quorum_bootstrap_servers=f"{listener.host}:{listener.port}",
-        **FEW_INTERNAL,
-    ) as broker:
+    with running_member(tmp_path / "member", primary, **FEW_INTERNAL) as broker:
         assert scrape(broker)[f"{MEMBER}_fenced"] == 0
         yield broker
 

@@ -14,7 +14,7 @@ from config.resources import ConfigResource
 from protocol.errors import ErrorCode
 from storage.topic_partition import TopicPartition
 from tests.support.altered_configs import configure
-from tests.support.broker import InProcessBroker
+from tests.support.broker import WITH_CONTROLLER_LISTENER, InProcessBroker
 from tests.support.leadership import OTHER, OURS
 from tests.support.metrics import scrape
 from tests.support.requests import fetch_request
@@ -60,9 +60,7 @@ def test_a_rate_counts_and_withholds_the_partitions_for_which_it_holds() -> None
     assert not throttle.withholds(ORDERS), "without a rate there is no limit"
 
 
-@pytest.mark.settings(
-    listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", controller_listener_names="CONTROLLER"
-)
+@pytest.mark.settings(**WITH_CONTROLLER_LISTENER)
 def test_a_follower_that_lags_gets_records_at_the_rate_of_the_leader(broker: InProcessBroker) -> None:
     broker.create_topic("orders")
     broker.produce("orders", bytes(20_000))

@@ -17,12 +17,11 @@ from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
 from broker.raft.observer import QuorumObserver
 from broker.raft.remote_quorum import REQUEST_TIMEOUT_MS, RemoteQuorum
-from tests.support.broker import PATIENCE_S, InProcessBroker
+from tests.support.broker import PATIENCE_S, WITH_CONTROLLER_LISTENER, InProcessBroker
 from tests.unit.broker.server.controller_clients import DIRECTORY, metadata_quorum
 
 pytestmark = pytest.mark.settings(
-    listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-    controller_listener_names="CONTROLLER",
+    **WITH_CONTROLLER_LISTENER,
     metadata_log_max_record_bytes_between_snapshots=2_000,
 )
 

@@ -41,7 +41,7 @@ from storage.log import Log
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
 from tests.support.batches import produced, record
-from tests.support.broker import InProcessBroker, running_broker
+from tests.support.broker import WITH_CONTROLLER_LISTENER, InProcessBroker, running_broker, running_member
 from tests.support.leadership import create_replicated_topic
 from tests.support.metadata import Batch
 from tests.support.requests import produce_request
@@ -165,25 +165,14 @@ def test_a_topic_waits_until_the_checkpoints_have_forgotten_its_deleted_namesake
 @pytest.fixture
 def primary(tmp_path: Path) -> Iterator[InProcessBroker]:
     """Node 1, with the controller."""
-    with running_broker(
-        tmp_path / "primary",
-        listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-        controller_listener_names="CONTROLLER",
-    ) as broker:
+    with running_broker(tmp_path / "primary", **WITH_CONTROLLER_LISTENER) as broker:
         yield broker
 
 
 @pytest.fixture
 def member(tmp_path: Path, primary: InProcessBroker) -> Iterator[InProcessBroker]:
     """Node 2, whose controller is node 1; it has the only replica of `orders`, with two records."""
-    (listener,) = primary.server.socket_server.controller_listeners
-    with running_broker(
-        tmp_path / "member",
-        beside=primary,
-        process_roles="broker",
-        node_id=2,
-        controller_quorum_bootstrap_servers=f"{listener.host}:{listener.port}",
-    ) as broker:
+    with running_member(tmp_path / "member", primary) as broker:
         create_replicated_topic(primary, "orders", (2,))
         until_led(broker)
         broker.produce("orders", b"old-0", b"old-1")

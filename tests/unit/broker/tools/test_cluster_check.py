@@ -18,7 +18,7 @@ from config.listeners import Listener
 from protocol.api_keys import ApiKey
 from protocol.records.cluster_metadata import FeatureLevelRecord, RegisterBrokerRecord
 from storage.checkpoints import MetaProperties
-from tests.support.broker import InProcessBroker, running_broker
+from tests.support.broker import WITH_CONTROLLER_LISTENER, InProcessBroker, running_broker
 from tests.support.metadata import image_of
 
 CLUSTER: Final = "b3R0bGEtdGVzdC1jbHVzdA"
@@ -283,12 +283,7 @@ def test_clocks_that_differ_are_a_warning(ahead_ms: int, word: str) -> None:
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[InProcessBroker]:
-    with running_broker(
-        tmp_path / "controller",
-        listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-        controller_listener_names="CONTROLLER",
-        node_id=100,
-    ) as broker:
+    with running_broker(tmp_path / "controller", **WITH_CONTROLLER_LISTENER, node_id=100) as broker:
         broker.create_topic("orders")
         yield broker
 

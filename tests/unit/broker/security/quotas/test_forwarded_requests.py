@@ -8,20 +8,13 @@ import pytest
 from protocol.errors import ErrorCode as E
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreateTopicsRequest
-from tests.support.broker import InProcessBroker, running_broker
+from tests.support.broker import WITH_CONTROLLER_LISTENER, InProcessBroker, running_member
 from tests.support.quotas import limit
 
 
 @pytest.fixture
 def member(broker: InProcessBroker, tmp_path: Path) -> Iterator[InProcessBroker]:
-    (listener,) = broker.server.socket_server.controller_listeners
-    with running_broker(
-        tmp_path / "member",
-        beside=broker,
-        process_roles="broker",
-        node_id=2,
-        controller_quorum_bootstrap_servers=f"{listener.host}:{listener.port}",
-    ) as member:
+    with running_member(tmp_path / "member", broker) as member:
         yield member
 
 
@@ -31,9 +24,7 @@ def created(name: str) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
 
 
-@pytest.mark.settings(
-    listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", controller_listener_names="CONTROLLER"
-)
+@pytest.mark.settings(**WITH_CONTROLLER_LISTENER)
 def test_a_client_of_a_member_is_charged_once_and_throttled_there(
     broker: InProcessBroker, member: InProcessBroker
 ) -> None:
@@ -48,9 +39,7 @@ def test_a_client_of_a_member_is_charged_once_and_throttled_there(
     assert member.connect().ask(MetadataRequest(topics=[]), 12, "other").throttle_time_ms == 0
 
 
-@pytest.mark.settings(
-    listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", controller_listener_names="CONTROLLER"
-)
+@pytest.mark.settings(**WITH_CONTROLLER_LISTENER)
 def test_a_topic_that_is_created_because_a_client_of_a_member_asks_is_a_change_of_that_client(
     broker: InProcessBroker, member: InProcessBroker
 ) -> None:
@@ -71,9 +60,7 @@ def test_a_topic_that_is_created_because_a_client_of_a_member_asks_is_a_change_o
     assert member.topics() == {"first", "second", "fourth"}
 
 
-@pytest.mark.settings(
-    listeners="PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", controller_listener_names="CONTROLLER"
-)
+@pytest.mark.settings(**WITH_CONTROLLER_LISTENER)
 def test_the_time_of_a_forwarded_request_is_charged_by_both(broker: InProcessBroker, member: InProcessBroker) -> None:
     limit(broker, {"client-id": "slow"}, request_percentage=1e-9)
     quotas = [one.server.metric_sources.client_quotas for one in (broker, member)]
