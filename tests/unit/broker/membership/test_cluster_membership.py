@@ -23,6 +23,16 @@ from config.listeners import Listener
 from tests.unit.broker.peers.harness import Wire, by_hand, versions
 
 LEADER = PeerEndpoint(100, "kafka-100", 9093)
+CLUSTER_ID = "QT2GTK3kRjSc1VXmyAl4iw"
+REGISTRATION = Registration(
+    node_id=7,
+    incarnation_id=bytes(range(16)),
+    endpoints=[],
+    controller_endpoint=Listener("CONTROLLER", "ottla-7", 9093),
+    rack=None,
+    metadata_directory_id=bytes([9] * 16),
+    directories=[bytes([9] * 16)],
+)
 
 
 class Network:
@@ -70,16 +80,8 @@ async def test_a_change_of_an_isr_is_asked_for_again_when_the_controllers_leader
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RemoteQuorum, "leader", leader)
         membership.begin(
-            Registration(
-                node_id=7,
-                incarnation_id=bytes(range(16)),
-                endpoints=[],
-                controller_endpoint=Listener("CONTROLLER", "ottla-7", 9093),
-                rack=None,
-                metadata_directory_id=bytes([9] * 16),
-                directories=[bytes([9] * 16)],
-            ),
-            cluster_id="QT2GTK3kRjSc1VXmyAl4iw",
+            REGISTRATION,
+            cluster_id=CLUSTER_ID,
             previous_broker_epoch=-1,
             listener=Mock(spec=RaftListener),
         )
@@ -113,16 +115,8 @@ async def test_the_metadata_log_is_asked_for_as_long_and_as_often_as_the_setting
         shutdown=Shutdown(),
     )
     membership.begin(
-        Registration(
-            node_id=7,
-            incarnation_id=bytes(range(16)),
-            endpoints=[],
-            controller_endpoint=Listener("CONTROLLER", "ottla-7", 9093),
-            rack=None,
-            metadata_directory_id=bytes([9] * 16),
-            directories=[bytes([9] * 16)],
-        ),
-        cluster_id="QT2GTK3kRjSc1VXmyAl4iw",
+        REGISTRATION,
+        cluster_id=CLUSTER_ID,
         previous_broker_epoch=-1,
         listener=MetadataLoader(MetadataCache()),
     )
