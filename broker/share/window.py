@@ -44,6 +44,10 @@ from storage.batch.record_batch import BatchHeader
 MOST_DELIVERIES: Final = (1 << 15) - 1
 """The protocol has no higher count."""
 
+MOST_AVAILABLE: Final = 1 << 20
+"""A longer run of available records is not restored: each may need a state of its own, and a window has 10,000 records
+at most (`group.share.partition.max.record.locks`) and what is left of a batch of the log."""
+
 NONE_IN_FLIGHT: Final = -1
 
 
@@ -77,6 +81,8 @@ class Window:
     def restore(self, start_offset: int, stored: Sequence[StateBatch]) -> list[Change]:
         """Begin with a stored state, whose batches are sorted; return what was on its way to the dead letter queue.
 
+        Available records of a run longer than `MOST_AVAILABLE` are delivered as if for the first time.
+
         Raises ValueError for batches that no share group can have stored.
         """
         archiving: list[Change] = []
@@ -87,12 +93,14 @@ class Window:
                 raise ValueError(f"{one.first_offset} to {one.last_offset} is stored, behind {next_offset - 1}")
             if not 0 <= one.delivery_count < MOST_DELIVERIES:
                 raise ValueError(f"{one.first_offset} to {one.last_offset} has {one.delivery_count} deliveries")
-            if one.first_offset > next_offset and gap_start == NONE_IN_FLIGHT:
-                gap_start = next_offset
-            next_offset = one.last_offset + 1
             state = RecordState(one.delivery_state)
             if state is RecordState.ACQUIRED:
                 state = RecordState.AVAILABLE
+            if state is RecordState.AVAILABLE and one.last_offset - one.first_offset >= MOST_AVAILABLE:
+                continue
+            if one.first_offset > next_offset and gap_start == NONE_IN_FLIGHT:
+                gap_start = next_offset
+            next_offset = one.last_offset + 1
             batch = InFlightBatch(one.first_offset, one.last_offset, InFlight(state, one.delivery_count))
             self._add(batch)
             if state in TERMINAL:

@@ -2,6 +2,7 @@
 request is answered. A share partition works or fails as one, and states that are in order stay so."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -15,7 +16,7 @@ from broker.runtime.manual_clock import ManualClock
 from broker.runtime.timing_wheel import TimingWheel
 from broker.share.fetched import Fetched
 from broker.share.in_flight import DeliveryLimit, RecordState
-from broker.share.requests import AcquireMode, Acquisition, Change, WindowTerms
+from broker.share.requests import AcquiredRecords, AcquireMode, Acquisition, Change, WindowTerms
 from broker.share.share_partition import Phase, SharePartition
 from protocol.errors import ErrorCode
 from protocol.primitives import Malformed
@@ -106,6 +107,7 @@ def loaded(records: list[tuple[bytes, bytes | None]]) -> Exchange:
 
 HIGHEST = (1 << 31) - 1
 UNREADABLE_BATCH = StateBatch(first_offset=9, last_offset=20, delivery_state=77, delivery_count=1)
+ENDLESS = StateBatch(first_offset=3, last_offset=(1 << 63) - 1, delivery_state=0, delivery_count=1)
 FULL_COUNT = StateBatch(first_offset=0, last_offset=20, delivery_state=0, delivery_count=(1 << 15) - 1)
 
 
@@ -125,6 +127,7 @@ def of_snapshot(batch: StateBatch) -> list[tuple[bytes, bytes | None]]:
 @settings(max_examples=EXAMPLES)
 @example(of_snapshot(UNREADABLE_BATCH))
 @example(of_snapshot(FULL_COUNT))
+@example(of_snapshot(ENDLESS))
 @given(st.lists(stored_records(), min_size=1, max_size=8))
 def test_whatever_the_records_say_states_are_served(records: list[tuple[bytes, bytes | None]]) -> None:
     exchange = loaded(records)
@@ -150,15 +153,12 @@ def test_whatever_the_records_say_states_are_served(records: list[tuple[bytes, b
     assert exchange.replayed().by_key == exchange.shard.image.by_key
 
 
-def check_delivery(state: ShareState) -> None:
-    """A share partition with this state gives its records out, each with a count that the protocol can carry, or it
-    fails."""
-    key = DAMAGED[0]
-    persister = InMemoryPersister()
-    persister.states[key] = state
-    clock = ManualClock()
-    share = SharePartition(
-        key,
+def restored(state: ShareState, clock: ManualClock) -> SharePartition:
+    """A share partition that will read this state."""
+    persister = OnlyRead()
+    persister.states[DAMAGED[0]] = state
+    return SharePartition(
+        DAMAGED[0],
         3,
         persister=persister,
         wheel=TimingWheel(clock),
@@ -167,6 +167,25 @@ def check_delivery(state: ShareState) -> None:
         owner=Owner(),
         bury=bury,
     )
+
+
+def test_more_available_records_than_there_can_be_are_delivered_as_new() -> None:
+    """Each would get a state of its own: the memory of the machine was not enough."""
+    done, endless = Batch(0, 2, RecordState.ACKNOWLEDGED, 1), Batch(3, (1 << 63) - 1, RecordState.AVAILABLE, 2)
+    share = restored(ShareState(1, 3, 0, 0, (done, endless)), ManualClock())
+    share.initialize(lambda: 0, lambda error: None)
+    want = Acquisition("anna", AcquireMode.BATCH_OPTIMIZED, 500, 500)
+
+    acquired = share.acquire(want, share.window.next_fetch_offset(), Fetched([batch_header(3, 30)], [0], ()))
+
+    assert acquired == [AcquiredRecords(3, 30, 1)]
+
+
+def check_delivery(state: ShareState) -> None:
+    """A share partition with this state gives its records out, each with a count that the protocol can carry, or it
+    fails."""
+    clock = ManualClock()
+    share = restored(state, clock)
     errors: list[Exception | None] = []
     share.initialize(lambda: 0, errors.append)
     assert (share.phase is Phase.ACTIVE) == (errors == [None])
@@ -179,6 +198,13 @@ def check_delivery(state: ShareState) -> None:
             for one in share.acquire(want, offset, Fetched([header], [0], ())):
                 assert 1 <= one.delivery_count < 1 << 15, one
         clock.advance(2_000)
+
+
+class OnlyRead(InMemoryPersister):
+    """Forgets what is written, since the other one looks at each offset of a state."""
+
+    def write(self, key: SharePartitionKey, state: ShareState, then: Callable[[ErrorCode], None]) -> None:
+        then(ErrorCode.NONE)
 
 
 class Owner:
