@@ -417,6 +417,11 @@ class Log:
             return self.log_start_offset
         return None
 
+    def is_start_saved(self, checkpointed: int) -> bool:
+        """Whether the log would begin after a power cut where it begins now, if the checkpoint has ``checkpointed``."""
+        wanted = self.start_to_checkpoint
+        return checkpointed <= self.log_start_offset if wanted is None else checkpointed == wanted
+
     def needs_flush(self, now_ms: int) -> bool:
         """Whether a flush is due: a segment has been rolled, or `flush.messages` or `flush.ms` says so."""
         return self._flushing.is_due(self.segments, self.log_end_offset, self._config, now_ms)

@@ -242,6 +242,10 @@ class LogDir:
         """Where logs begin that do not begin with their first segment. None if the file is damaged."""
         return self._read(LOG_START_OFFSETS, "logs begin with their first segment")
 
+    def saved_log_start(self, topic_partition: TopicPartition) -> int:
+        """Where a log begins by the checkpoint that is on disk; 0 if that does not name the log."""
+        return self._written.get(LOG_START_OFFSETS, {}).get(topic_partition, 0)
+
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks. None if the file is damaged: they are found again."""
         return self._read(HIGH_WATERMARKS, "high watermarks begin at the start of their logs")

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from broker.peers.waiting import pause_until
@@ -61,20 +61,19 @@ class FollowerLogs:
         self._stop_cleaning = stop_cleaning
         self._stats = stats
 
-    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> bool:
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
         """Part of `StepPerformer`. Does nothing where the partition has another leader epoch by now."""
         topic_partition = followed.topic_partition
         partition = await self._released(followed)
         if partition is None:
-            return False
-        log_start_offset = partition.log.log_start_offset
+            return
         try:
             if isinstance(step, Append):
                 self._append(partition, step)
             else:
                 cuts = isinstance(step, BeginAnew) or step.offset < partition.log.log_end_offset
                 if cuts and not await self._may_cut(followed, partition, step.offset):
-                    return False
+                    return
                 if partition.log.lost_from == step.offset:
                     log.warning(
                         "%s: records from offset %d on are fetched again from node %d, since the disk has lost some",
@@ -91,7 +90,6 @@ class FollowerLogs:
             self._failed(partition, error)
             raise
         self._appended(partition)
-        return isinstance(step, Append) and partition.log.log_start_offset != log_start_offset
 
     async def _released(self, followed: FollowedPartition) -> Partition | None:
         """The partition, once its log's files are not changing their place; None if it is not followed any more."""
@@ -127,13 +125,23 @@ class FollowerLogs:
             if followed.recovery_point <= lowered:
                 break  # else a flush was done meanwhile
 
-    async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
-        """Part of `StepPerformer`: an answer to DeleteRecords waits for it."""
+    def is_log_start_saved(self, followed: FollowedPartition) -> bool:
+        """Part of `StepPerformer`. True for a partition that is not followed any more."""
+        partition = self._followed(followed)
+        return partition is None or partition.log.is_start_saved(
+            partition.log_dir.saved_log_start(followed.topic_partition)
+        )
+
+    async def save_log_starts(self, unsaved: Sequence[FollowedPartition]) -> Mapping[TopicPartition, StorageError]:
+        """Part of `StepPerformer`: one write for each directory."""
         failures = await self._log_starts.saved()
-        for followed in moved:
+        errors = {}
+        for followed in unsaved:
             partition = self._find(*followed.topic_partition)
             if partition is not None and (error := failures.get(partition.log_dir)) is not None:
                 self._failed(partition, error)
+                errors[followed.topic_partition] = error
+        return errors
 
     async def flush(self, due: Sequence[FollowedPartition]) -> None:
         """Part of `StepPerformer`: the flushes of all these logs, each of which was begun by the append."""

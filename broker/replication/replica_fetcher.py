@@ -7,7 +7,7 @@ something has changed. What follows from an answer is decided by each partition'
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -97,14 +97,14 @@ class FollowedPartition:
 class StepPerformer(Protocol):
     """Carries decisions out on the log of a partition."""
 
-    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> bool:
-        """Change the log. The result says whether the log has a new start that is still to be saved.
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
+        """Change the log. Raises StorageError: the partition is fetched again later, if it is still followed."""
 
-        Raises StorageError: the partition is fetched again later, if it is still followed.
-        """
+    def is_log_start_saved(self, followed: FollowedPartition) -> bool:
+        """Whether the log would begin after a power cut where it begins now."""
 
-    async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
-        """Save the starts of these logs: the next fetch tells the leader that they are saved."""
+    async def save_log_starts(self, unsaved: Sequence[FollowedPartition]) -> Mapping[TopicPartition, StorageError]:
+        """Save the starts of these logs. Returns the error of each that could not be saved."""
 
     async def flush(self, due: Sequence[FollowedPartition]) -> None:
         """Do the flushes of these logs that are due, as far as the disk lets them be done."""
@@ -196,7 +196,7 @@ class ReplicaFetcher:
             while True:
                 self._wake()
                 self._hold_back()
-                await self._flush()
+                await self._persist()
                 self._pass_over_written()
                 if len(self._resting) < len(self._followed):
                     await self._fetch()
@@ -228,16 +228,27 @@ class ReplicaFetcher:
             ]
             self._rest(lagging, min(pause_ms, LONGEST_PAUSE_MS))
 
-    async def _flush(self) -> None:
-        """Do the flushes that `flush.messages` demands before the leader hears of the records. A log whose flush has
-        failed rests."""
-        while due := [one for one in self._news.values() if one.fetch.is_flush_due]:
-            await self._performer.flush(due)
-            self._rest([one for one in due if one.fetch.is_flush_due])
+    async def _persist(self) -> None:
+        """Bring to the disk what the leader may hear of only then: records whose flush `flush.messages` demands, and
+        the starts of logs, for which the leader's answer to DeleteRecords waits. A log rests where that fails."""
+        performer = self._performer
+        while True:
+            wanted = self._wanted
+            if due := [one for one in wanted if one.fetch.is_flush_due]:
+                await performer.flush(due)
+                self._rest([one for one in due if one.fetch.is_flush_due])
+            elif moved := [one for one in wanted if not performer.is_log_start_saved(one)]:
+                errors = await performer.save_log_starts(moved)
+                for one in moved:
+                    if (error := errors.get(one.topic_partition)) is not None:
+                        self._rest([one])
+                        self._log_once(one, str(error))
+            else:
+                return
 
     def _pass_over_written(self) -> None:
         """Fetch later what is being written since this broker led: an answer would be taken for another end."""
-        self._rest([one for one in self._news.values() if one.fetch.is_being_written], WRITE_ENDS_MS)
+        self._rest([one for one in self._wanted if one.fetch.is_being_written], WRITE_ENDS_MS)
 
     async def _wait(self) -> None:
         """Wait until a partition is due, or another one is to be followed."""
@@ -283,15 +294,10 @@ class ReplicaFetcher:
             max_bytes=settings.response_max_bytes,
             topics=[],
         )
-        wanted = self._followed if self._session.is_full else self._news
         most = settings.partition_max_bytes
         self._session.fill(
             request,
-            [
-                (one.topic_id, one, one.fetch.request(one.topic_partition.partition, most))
-                for one in wanted.values()
-                if one.topic_partition not in self._resting
-            ],
+            [(one.topic_id, one, one.fetch.request(one.topic_partition.partition, most)) for one in self._wanted],
             self._unwanted,
         )
         self._news.clear()
@@ -301,7 +307,6 @@ class ReplicaFetcher:
     async def _take_all(self, answer: FetchResponse, *, is_full: bool) -> None:
         missing = {one.place: one for one, _ in self._session.told()} if is_full else {}
         has_records = False
-        moved = []
         for topic in answer.responses:
             for partition in topic.partitions:
                 place = bytes(topic.topic_id), partition.partition_index
@@ -311,15 +316,12 @@ class ReplicaFetcher:
                     continue
                 if self._is_followed(found):
                     has_records = has_records or bool(partition.records)
-                    if await self._take(found, partition):
-                        moved.append(found)
+                    await self._take(found, partition)
                 if found.topic_partition in self._followed and not self._is_followed(found):
                     # The leader epoch has changed meanwhile, and the leader's high watermark in the answer may not have
                     # been taken: within the session it would not be told again until it moves.
                     self._session.lose(may_be_there=True)
         self._rest(missing.values())
-        if moved:
-            await self._performer.save_log_starts(moved)
         if not has_records:
             self._note_log_starts()
 
@@ -330,14 +332,14 @@ class ReplicaFetcher:
             if one.fetch.log_start_offset != told.log_start_offset and self._is_followed(one):
                 self._news[one.topic_partition] = one
 
-    async def _take(self, one: FollowedPartition, answer: FetchResponse.Response.Partition) -> bool:
-        """Carry out what follows from an answer. The result says whether a new start of the log is to be saved."""
+    async def _take(self, one: FollowedPartition, answer: FetchResponse.Response.Partition) -> None:
+        """Carry out what follows from an answer."""
         self._news[one.topic_partition] = one
         step = one.fetch.answered(answer)
         while isinstance(step, AskOffset):
             offset = await self._offset(one, step)
             if not self._is_followed(one):
-                return False
+                return
             step = BackOff() if offset is None else one.fetch.offset_answered(step, offset)
         match step:
             case AwaitMetadata():
@@ -347,11 +349,11 @@ class ReplicaFetcher:
                 self._log_once(one, problem)
             case _:
                 try:
-                    has_moved = await self._performer.perform(one, step)
+                    await self._performer.perform(one, step)
                 except StorageError as error:
                     self._rest([one])
                     self._log_once(one, str(error))
-                    return False
+                    return
                 if isinstance(step, Truncate):
                     # With the diverging epoch the leader has told its high watermark, which could not be taken: within
                     # the session it would not be told again until it moves.
@@ -362,8 +364,6 @@ class ReplicaFetcher:
                     if step.batches and self._is_followed(one):
                         # So that each has its turn, where an answer has no room for all.
                         self._followed[one.topic_partition] = self._followed.pop(one.topic_partition)
-                return has_moved
-        return False
 
     def _count(self, one: FollowedPartition, step: Append) -> None:
         size = sum(len(batch) for batch in step.batches)
@@ -388,6 +388,12 @@ class ReplicaFetcher:
         return found.offset if found.error_code == ErrorCode.NONE else None
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _wanted(self) -> list[FollowedPartition]:
+        """The partitions of which the next request tells the leader something."""
+        those = self._followed if self._session.is_full else self._news
+        return [one for one in those.values() if one.topic_partition not in self._resting]
 
     def _is_followed(self, one: FollowedPartition) -> bool:
         """Whether the partition is still followed in the leader epoch of the request."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,7 @@ from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.records.cluster_metadata import RegisterBrokerRecord
 from protocol.records.principal import DefaultPrincipalData
+from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.loading import open_log
 from storage.topic_partition import TopicPartition
@@ -308,12 +309,14 @@ class Copy:
         fetch = ReplicaFetch(self.log, leader_id=1, leader_epoch=epoch, directory_id=DIRECTORY)
         self.fetcher.follow(FollowedPartition(self._place, topic_id=topic_id, leader_epoch=epoch, fetch=fetch))
 
-    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> bool:
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
         assert isinstance(step, Append), step
         append(self.log, step, NOW_MS)
-        return False
 
-    async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
+    def is_log_start_saved(self, followed: FollowedPartition) -> bool:
+        return True  # no log start moves
+
+    async def save_log_starts(self, unsaved: Sequence[FollowedPartition]) -> Mapping[TopicPartition, StorageError]:
         raise AssertionError("no log start moves")
 
 

@@ -213,6 +213,23 @@ def test_a_log_start_is_checkpointed_only_inside_the_first_segment(broker: Broke
     assert (broker.paths[0] / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
 
 
+def test_a_log_start_is_saved_once_the_checkpoint_on_disk_has_it(broker: Broker) -> None:
+    manager = broker.start()
+    log = broker.create(ORDERS)
+    directory = manager.directory_of(ORDERS)
+    assert directory is not None
+    append(log, b"a", b"b", b"c")
+    saved = []
+    for move in (lambda: log.start_offset_to(2), lambda: log.truncate_fully_to(1, T)):
+        saved.append(log.is_start_saved(directory.saved_log_start(ORDERS)))
+        move()
+        saved.append(log.is_start_saved(directory.saved_log_start(ORDERS)))
+        for write in manager.log_start_checkpoints():
+            write.perform()
+    saved.append(log.is_start_saved(directory.saved_log_start(ORDERS)))
+    assert saved == [True, False, True, False, True]
+
+
 # Failures -------------------------------------------------------------------------------------------------------------
 
 

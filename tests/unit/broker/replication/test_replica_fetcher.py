@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,7 @@ from broker.runtime.manual_clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from storage.errors import DiskFull
+from storage.errors import DiskFull, StorageError
 from storage.topic_partition import TopicPartition
 from tests.support.logs import T, batch_of
 from tests.unit.broker.replication.test_replica_fetch import Replica, refusal
@@ -133,8 +133,8 @@ class Following:
         self.may_flush = asyncio.Event()
         self.may_flush.set()
         self.disk_is_full = False
-        self.saved: list[tuple[TopicPartition, int]] = []
-        """Log starts that were saved, a partition each."""
+        self.saved: dict[TopicPartition, int] = {}
+        """Log starts that were saved, by partition."""
         self.throttle = ReplicationThrottle(self.clock, windows=11, window_ms=1_000)
         self.fetcher = ReplicaFetcher(
             cast(Peer, self.leader), self, node_id=2, broker_epoch=lambda: 52, clock=self.clock,
@@ -156,11 +156,10 @@ class Following:
         fetch = ReplicaFetch(self.replicas[place].log, leader_id=1, leader_epoch=epoch)
         self.fetcher.follow(FollowedPartition(place, topic_id=TOPIC_IDS[place.topic], leader_epoch=epoch, fetch=fetch))
 
-    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> bool:
+    async def perform(self, followed: FollowedPartition, step: Append | Truncate | BeginAnew) -> None:
         if self.failure is not None:
             raise self.failure
         log = self.replicas[followed.topic_partition].log
-        log_start_offset = log.log_start_offset
         match step:
             case Append():
                 append(log, step, T)
@@ -169,7 +168,6 @@ class Following:
                 log.truncate_to(offset, T)
             case BeginAnew(offset):
                 log.truncate_fully_to(offset, T)
-        return log.log_start_offset != log_start_offset
 
     async def flush(self, due: Sequence[FollowedPartition]) -> None:
         await self.may_flush.wait()
@@ -177,9 +175,15 @@ class Following:
             for one in due:
                 self.replicas[one.topic_partition].log.flush(T)
 
-    async def save_log_starts(self, moved: Sequence[FollowedPartition]) -> None:
+    def is_log_start_saved(self, followed: FollowedPartition) -> bool:
+        return self.saved.get(followed.topic_partition, 0) == followed.fetch.log_start_offset
+
+    async def save_log_starts(self, unsaved: Sequence[FollowedPartition]) -> Mapping[TopicPartition, StorageError]:
         await self.may_save.wait()
-        self.saved += [(one.topic_partition, one.fetch.log_start_offset) for one in moved]
+        if self.disk_is_full:
+            return {one.topic_partition: DiskFull("the disk is full") for one in unsaved}
+        self.saved.update({one.topic_partition: one.fetch.log_start_offset for one in unsaved})
+        return {}
 
     async def until(self, condition: Callable[[], bool]) -> int:
         """Let it run, and time pass, until the condition holds. Returns how many milliseconds have passed."""
@@ -595,10 +599,43 @@ def test_the_leader_is_told_of_a_log_start_once_it_is_saved(tmp_path: Path) -> N
 
         one.may_save.set()
         await one.until(lambda: len(one.leader.fetches) > asked)
-        assert one.saved == [(TopicPartition("orders", 0), 1)]
+        assert one.saved == {TopicPartition("orders", 0): 1}
         assert one.leader.fetches[-1].topics[0].partitions[0].log_start_offset == 1
 
     following(tmp_path, test)
+
+
+def test_the_leader_is_told_of_no_log_start_that_a_full_disk_does_not_take(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DeleteRecords was answered with success, and a power cut brought the records back (replicated seed 230002670)."""
+
+    async def test(one: Following) -> None:
+        theirs, ours = one.add("orders", 0)
+        others, same = one.add("payments", 0)
+        theirs.write(b"a")
+        theirs.log.advance_high_watermark(1)
+        await one.until(lambda: ours.content == theirs.content)
+        one.disk_is_full = True
+        theirs.log.start_offset_to(1)
+        theirs.write(b"b")
+
+        await one.until(lambda: ours.log.log_start_offset == 1)
+        others.write(b"c")
+        await one.until(lambda: same.content == others.content)
+        starts = [each.log_start_offset for request in one.leader.fetches for each in of_orders(request)]
+        assert set(starts) == {0}
+
+        one.disk_is_full = False
+        await one.until(lambda: [each.log_start_offset for each in of_orders(one.leader.fetches[-1])] == [1])
+        assert one.saved == {TopicPartition("orders", 0): 1}
+
+    following(tmp_path, test)
+    assert caplog.text.count("orders-0 is not replicated, trying again: the disk is full") == 1
+
+
+def of_orders(request: FetchRequest) -> list[FetchRequest.Topic.Partition]:
+    return [each for topic in request.topics if topic.topic_id == TOPIC_IDS["orders"] for each in topic.partitions]
 
 
 def test_the_high_watermark_of_an_answer_that_came_too_late_is_told_again(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.peer import Peer
 from broker.replication.partition import Partition
-from broker.replication.replica_fetcher import FetcherSettings, ReplicaFetcher, StepPerformer
+from broker.replication.replica_fetcher import FetcherSettings, FollowedPartition, ReplicaFetcher, StepPerformer
 from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.runtime.manual_clock import ManualClock
 from protocol.records.cluster_metadata import NO_LEADER
@@ -33,6 +33,13 @@ class _Log:
     lost_from = None
     is_writing = False
     leader_epochs = type("Epochs", (), {"latest": -1})()
+
+
+class _Logs:
+    """Performs nothing, since no leader answers."""
+
+    def is_log_start_saved(self, _: FollowedPartition) -> bool:
+        return True
 
 
 class Cluster:
@@ -72,7 +79,7 @@ def following(test: Callable[[ReplicaFetchers, Cluster], Awaitable[None]], *, co
         fetchers = ReplicaFetchers(
             node_id=7,
             make_peer=cluster.make_peer,
-            performer=cast(StepPerformer, None),
+            performer=cast(StepPerformer, _Logs()),
             broker_epoch=lambda: 50,
             directory_id=lambda partition: None,
             clock=ManualClock(),
