@@ -117,8 +117,8 @@ interop: $(VENV)/.test compiled  ## Let programs that are not ours use the broke
 crash: $(VENV)/.test compiled  ## Kill the broker again and again while clients use it, workers with transactions, the cleaner, and the archive; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")
 	@SPARK_SUBMIT_OPTS="$$($(BIN)/python -m dev.spark_start)" OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-simulate: $(VENV)/.test  ## Simulate brokers, disks, network and time: kills, power cuts, partitions; a seed repeats its run (SEEDS=100000, ARGS="--scenario replicated --seed 4711 --trace")
-	@$(BIN)/python -u -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
+simulate: $(VENV)/.test compiled  ## Simulate brokers, disks, network and time: kills, power cuts, partitions; a seed repeats its run (SEEDS=100000, ARGS="--scenario replicated --seed 4711 --trace")
+	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -u -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
 
 fuzz: $(VENV)/.fuzz  ## Fuzz frames, SASL, TLS, decoders, batches and appends (RUNS=2000000 each, ARGS="--only frames")
 	@$(BIN)/python -u -m tests.fuzz --runs $(or $(RUNS),2000000) $(ARGS)

@@ -60,7 +60,8 @@ def main() -> int:
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         # The order of sets is a part of a run, and is chosen when a process starts.
-        environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(REPOSITORY)}
+        packages = os.environ.get("OTTLA_TEST_PACKAGES", REPOSITORY)
+        environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": f"{packages}{os.pathsep}{REPOSITORY}"}
         os.execve(sys.executable, [sys.executable, "-P", "-m", "tests.simulation", *sys.argv[1:]], environment)
     system.install()
     _log_to_stdout(logging.INFO if options.log else logging.CRITICAL + 1)
