@@ -66,9 +66,11 @@ class RemoteMarkers:
         broker may never answer. Their outcome is NOT_LEADER_OR_FOLLOWER."""
         for batches in (self._waiting, self._sent):
             for broker_id, markers in list(batches.items()):
-                for places in list(markers.values()):
+                for marker, places in list(markers.items()):
                     for partition in [one for one in places if leader_of(one) != broker_id]:
                         places.pop(partition)(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                    if markers.get(marker) == {}:
+                        del markers[marker]  # else the next marker of the producer would wait for its turn
 
     async def close(self) -> None:
         """Send nothing any more, and close the connections."""
@@ -92,8 +94,8 @@ class RemoteMarkers:
             del waiting[marker]
         if not waiting:
             self._waiting.pop(broker_id, None)
-        if not count:
-            return None  # what had waited was given back
+        if not taken:
+            return None
         self._sent[broker_id] = taken
         return NodeRequest(_request(taken), _Batch(broker_id, taken))
 
@@ -112,8 +114,6 @@ def _request(taken: _Waiting) -> WriteTxnMarkersRequest:
     of = WriteTxnMarkersRequest.Marker
     markers = []
     for marker, places in taken.items():
-        if not places:
-            continue
         by_topic: dict[str, list[int]] = {}
         for topic, index in places:
             by_topic.setdefault(topic, []).append(index)

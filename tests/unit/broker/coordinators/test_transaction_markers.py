@@ -360,6 +360,26 @@ async def test_nothing_is_sent_where_all_that_had_waited_is_led_elsewhere() -> N
 
 
 @by_hand
+async def test_a_marker_that_was_given_back_keeps_no_later_marker_of_the_producer() -> None:
+    """The transactional id could not be used again until its coordinator moved (replicated seed 230023730)."""
+    async with exchange() as it:
+        it.end(1, transactional_id="sent", producer_id=1)
+        await settle()
+        it.end(2, is_commit=False)
+        it.lead(2, OURS)
+        assert it.ended == ["shop"]
+        it.lead(2, SECOND)
+        it.end(2)
+        write(it.brokers.take())
+        await settle()
+        following = it.brokers.take()
+        assert sent(following.message) == [(9, [2])]
+        write(following)
+        await settle()
+        assert it.ended == ["shop", "sent", "shop"]
+
+
+@by_hand
 async def test_a_new_epoch_of_the_same_leader_waits_for_its_answer() -> None:
     async with exchange() as it:
         it.end(1)
