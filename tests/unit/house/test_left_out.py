@@ -53,11 +53,11 @@ def test_they_start_no_broker() -> None:
     ] == []
 
 
-def test_each_process_of_a_simulation_runs_the_sources() -> None:
+def test_each_process_that_they_start_runs_the_sources() -> None:
     starting = [
         source.read_text()
         for path in RUN_THE_SOURCES
-        for source in (REPOSITORY / "tests" / path).rglob("*.py")
+        for source in (REPOSITORY / "tests" / path).rglob("test_*.py")
         if "sys.executable" in source.read_text()
     ]
 
