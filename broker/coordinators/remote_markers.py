@@ -70,7 +70,7 @@ class RemoteMarkers:
                     for partition in [one for one in places if leader_of(one) != broker_id]:
                         places.pop(partition)(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     if markers.get(marker) == {}:
-                        del markers[marker]  # else the next marker of the producer would wait for its turn
+                        del markers[marker]  # a request would have it in the place of the producer's next marker
 
     async def close(self) -> None:
         """Send nothing any more, and close the connections."""

@@ -265,7 +265,7 @@ def maven_tests(project: Path) -> list[str]:
 
     def fetch(directory: Path) -> None:
         _copy_of(project, directory)
-        # Maven fetches what runs JUnit's tests when it runs them: it starts here, and finds no test with this tag.
+        # Maven fetches what runs JUnit's tests when it first runs tests: here those with a tag that no test has.
         words = ["-B", "-q", "--strict-checksums", "-Dgroups=none", "-f", str(directory), "test"]
         _install("what the tests in Java need", [mvn, *words])
 
