@@ -1,13 +1,16 @@
 """A file system that fails on demand: tears a write, fills up, refuses to sync, loses its power.
 
 It works on real files in a directory of the test, and never syncs on the machine: `tests.support.disk` remembers what a
-disk would have kept.
+disk would have kept. A broker's threads share it: only one operation, with what is remembered of it, is done at a time.
 """
 
 import errno
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from storage.errors import LogDirFailed
 from storage.files import Buffer, File, FileSystem, storage_error
@@ -58,6 +61,9 @@ class FaultyDisk(Disk):
     is_at_rest: bool = False
     """Whether no fault comes at present, since a test checks the log: a search writes the waiting index entries."""
 
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held during each operation."""
+
     def check(self, operation: str, path: str) -> Fault | None:
         """Called before each operation. Returns the fault that the operation meets, if any."""
         if self.is_at_rest:
@@ -77,6 +83,24 @@ class FaultyDisk(Disk):
         return None
 
 
+_On = TypeVar("_On", bound="FaultyFile | FaultyFileSystem")
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+def _alone(
+    operation: Callable[Concatenate[_On, _Parameters], _Result],
+) -> Callable[Concatenate[_On, _Parameters], _Result]:
+    """The operation, which waits for those of other threads."""
+
+    @wraps(operation)
+    def perform(on: _On, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        with on.disk.lock:
+            return operation(on, *args, **kwargs)
+
+    return perform
+
+
 class FaultyFile(File):
     """A file on a `FaultyDisk`."""
 
@@ -92,6 +116,7 @@ class FaultyFile(File):
             self.node.base = os.pread(self.fileno(), self.size, 0)
         self.node.changes.append(change)
 
+    @_alone
     def pread(self, size: int, position: int) -> bytes:
         if fault := self.disk.check("read", self.path):
             raise storage_error(fault.error, "reading", self.path)
@@ -102,6 +127,7 @@ class FaultyFile(File):
     def pread_in_memory(self, size: int, position: int) -> bytes:
         return self.pread(size, position)
 
+    @_alone
     def pwrite(self, data: Buffer, position: int) -> None:
         written, failure = bytes(data), None
         if fault := self.disk.check("write", self.path):
@@ -123,12 +149,14 @@ class FaultyFile(File):
         self.pwrite(data, position)
         return len(data)
 
+    @_alone
     def truncate(self, size: int) -> None:
         if fault := self.disk.check("truncate", self.path):
             raise storage_error(fault.error, "changing the size of", self.path)
         self._changes(Truncate(size))
         super().truncate(size)
 
+    @_alone
     def fsync(self) -> None:
         if fault := self.disk.check("fsync", self.path):
             self.node.sync_failed()
@@ -150,6 +178,7 @@ class FaultyFileSystem(FileSystem):
     def _file(self, path: str, fd: int) -> File:
         return FaultyFile(path, fd, self.disk, self.disk.file(fd))
 
+    @_alone
     def _open(self, path: str, flags: int, mode: int = 0o644) -> File:
         self._check("open", "opening", path)
         if not flags & os.O_CREAT or os.path.exists(path) or not os.path.isdir(os.path.dirname(path) or "."):
@@ -160,6 +189,7 @@ class FaultyFileSystem(FileSystem):
         self.disk.made(parent, path)
         return super()._open(path, flags & ~(os.O_CREAT | os.O_EXCL), mode)
 
+    @_alone
     def make_directory(self, path: str) -> None:
         if os.path.isdir(path):
             return
@@ -169,23 +199,27 @@ class FaultyFileSystem(FileSystem):
         super().make_directory(path)
         self.disk.made(parent, path)
 
+    @_alone
     def rename(self, path: str, new_path: str) -> None:
         self._check("rename", "renaming", path)
         if os.path.exists(path):
             self.disk.will_be_renamed(path, new_path)
         super().rename(path, new_path)
 
+    @_alone
     def remove(self, path: str) -> None:
         if os.path.exists(path):
             self._check("remove", "removing", path)
             self.disk.will_be_removed(path)
         super().remove(path)
 
+    @_alone
     def remove_directory(self, path: str) -> None:
         self._check("remove", "removing", path)
         self.disk.will_be_removed(path)
         super().remove_directory(path)
 
+    @_alone
     def fsync_directory(self, path: str) -> None:
         self._check("open", "opening", path)
         if fault := self.disk.check("fsync", path):
