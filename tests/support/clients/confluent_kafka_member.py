@@ -15,6 +15,8 @@ from tests.support.clients.members import (
     POLL_MS,
     RECONNECT_MS,
     Assigned,
+    CommitAnswered,
+    CommitRefused,
     Membership,
     NotCommitted,
     Revoked,
@@ -58,10 +60,11 @@ class GroupConsumer:
         if membership.heartbeat_ms is not None:
             options["heartbeat.interval.ms"] = membership.heartbeat_ms
         self._tell = tell
+        self._commits_after_polls = membership.commits == "after each poll"
         self._behind: dict[Place, int] = {}
         self._consumer = Consumer(options)
         self._consumer.subscribe(
-            list(membership.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+            list(membership.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
 
     def poll(self) -> list[Received]:
@@ -82,8 +85,9 @@ class GroupConsumer:
 
     def commit(self) -> dict[Place, int]:
         offsets, self._behind = self._behind, {}
-        if not offsets:
-            return {}
+        return self._commit(offsets) if offsets else {}
+
+    def _commit(self, offsets: dict[Place, int]) -> dict[Place, int]:
         try:
             answers = self._consumer.commit(
                 offsets=[TopicPartition(*place, offset) for place, offset in offsets.items()], asynchronous=False
@@ -105,12 +109,26 @@ class GroupConsumer:
         self._consumer.close()
 
     def _assigned(self, _: Consumer, assigned: list[TopicPartition]) -> None:
-        self._tell(Assigned(frozenset(Place(one.topic, one.partition) for one in assigned)))
+        self._tell(Assigned(_places(assigned)))
 
-    def _revoked(self, _: Consumer, revoked: list[TopicPartition]) -> None:
-        places = frozenset(Place(one.topic, one.partition) for one in revoked)
+    def _revoked(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
+        # A rebalance may come among the records of a poll: what was read of these partitions is not committed later.
+        offsets = {place: self._behind[place] for place in _places(revoked) & self._behind.keys()}
+        if offsets and self._commits_after_polls:
+            try:
+                self._tell(CommitAnswered(self._commit(offsets)))
+            except NotCommitted as error:
+                self._tell(CommitRefused(str(error)))
+        self._lost(consumer, revoked)
+
+    def _lost(self, _: Consumer, lost: list[TopicPartition]) -> None:
+        places = _places(lost)
         self._behind = {place: offset for place, offset in self._behind.items() if place not in places}
         self._tell(Revoked(places))
+
+
+def _places(partitions: Iterable[TopicPartition]) -> frozenset[Place]:
+    return frozenset(Place(one.topic, one.partition) for one in partitions)
 
 
 def _raise(error: KafkaError) -> None:
