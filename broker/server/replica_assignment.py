@@ -139,7 +139,7 @@ class ReplicaAssignment:
         self._forget_deleted()
 
     def _drop_strays(self) -> None:
-        """Remove the logs of partitions that were taken from this node, or deleted, while its logs were being loaded.
+        """Remove the logs of partitions that were deleted, or taken from this node, before their logs were loaded.
 
         A new topic may have the name of a deleted topic by now: its logs are made when the deleted logs are forgotten.
         """
@@ -148,7 +148,7 @@ class ReplicaAssignment:
             topic, index = found.topic_partition
             known = topics.get(topic)
             partition = None if known is None or not known.owns(found.topic_id) else known.partition(index)
-            if partition is None or (self._assign_directory is not None and self._node_id not in partition.replicas):
+            if partition is None or self._node_id not in partition.replicas:
                 self._drop(topic, index)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -159,6 +159,26 @@ def test_a_topic_waits_until_the_checkpoints_have_forgotten_its_deleted_namesake
     assert [produce_to(broker, index) for index in range(2)] == [E.NONE] * 2
 
 
+def test_a_replica_that_was_moved_away_just_before_the_node_stopped_is_removed_at_the_start(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic_id = broker.create_topic("orders")
+    broker.produce("orders", b"moved")
+    controller = broker.server.components.controller
+    assert controller is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(ReplicaAssignment, "apply", lambda *_: None)
+        controller.append([PartitionChangeRecord(partition_id=0, topic_id=topic_id, replicas=[2], isr=[2], leader=2)])
+        broker.settle()
+        broker.stop()
+    assert (broker.directory / "orders-0").is_dir()
+
+    broker.start()
+
+    assert list(broker.server.components.logs.all()) == []
+    assert [path.name.rpartition("-")[2] for path in broker.directory.glob("orders-0*")] == ["delete"]
+
+
 # What is committed while a member loads its logs ----------------------------------------------------------------------
 
 
