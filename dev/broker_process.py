@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping
 from functools import cache
 from itertools import chain
@@ -201,22 +202,36 @@ class RunningBroker(BrokerProcess):
 PORTS: Final = range(20_000, 32_000, 100)
 """The ports of brokers that come back on their port, by the first one of those that a process claims together."""
 
+_TOGETHER: Final = 4
+"""A broker may open this many ports from its own on, for controllers and for clients that authenticate."""
+
+_just_found: Final = deque[int](maxlen=8)
+"""The ports that this process has found last: the brokers that they are for may not have opened them yet."""
+
 
 def port_below_client_ports(*, above: int = 0) -> int:
     """A free port that the system gives to no client socket, for a broker that must come back on the same port.
 
-    The system gives ports from 32768 upwards to clients (49152 on macOS); a lingering client socket would keep the port
-    in use. Processes look in different places, since a broker that is killed leaves its port free for a moment.
+    The next three are free as well. The system gives ports from 32768 upwards to clients (49152 on macOS); a lingering
+    client socket would keep the port in use. Processes look in different places, since a broker that is killed leaves
+    its port free for a moment.
     """
     for port in range(max(_first_port(os.getpid()), above + 1), PORTS.stop):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        ports = range(port, port + _TOGETHER)
+        if all(abs(port - found) >= _TOGETHER for found in _just_found) and all(map(_is_free, ports)):
+            _just_found.append(port)
             return port
     raise RuntimeError(f"every port from {above + 1} to {PORTS.stop - 1} is taken")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 @cache

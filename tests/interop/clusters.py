@@ -134,8 +134,7 @@ class Cluster(ClusterOfOurs):
         """Start controllers of Kafka that vote together."""
         nodes: list[KafkaNode] = []
         for node_id in node_ids:
-            # Each finds its port free before the others listen.
-            port = port_below_client_ports() + 2 * len(nodes)
+            port = port_below_client_ports()
             self.controllers.append(port)
             nodes.append(self._controller(node_id, port))
         quorum = ",".join(f"{node.id}@127.0.0.1:{node.port}:{directory_id(node.id)}" for node in nodes)

@@ -52,7 +52,7 @@ class WatchedMember(KafkaNode):
 
     @property
     def metrics_port(self) -> int:
-        return self.port + 20
+        return self.port + 1
 
     def command(self) -> list[str]:
         java, *words = super().command()
@@ -109,7 +109,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
         agent()
     except NoKafka as reason:
         pytest.skip(str(reason))
-    port = port_below_client_ports() + 200
+    port = port_below_client_ports()
     with Cluster(tmp_path_factory.mktemp("cluster"), libraries) as cluster:
         cluster.add_primary(1, {"ottla.cluster.id": CLUSTER})
         kafka = start_kafka(cluster, tmp_path_factory.mktemp("kafka"), libraries)

@@ -29,3 +29,8 @@ def test_a_port_that_is_taken_is_passed_over() -> None:
     with socket.create_server(("127.0.0.1", port)):
         assert port < port_below_client_ports() < PORTS.stop
     assert port < port_below_client_ports(above=port) < PORTS.stop
+
+
+def test_a_port_that_its_broker_has_not_opened_yet_is_passed_over() -> None:
+    first, second = port_below_client_ports(), port_below_client_ports()
+    assert second not in range(first, first + 4), "a broker opens further ports behind its own"
