@@ -35,7 +35,7 @@ FAR: Final = "far"
 SPREAD: Final = "spread"
 """A topic of all brokers; broker 2 leads the first partition while it lives."""
 FOLLOWERS_ARE_READ_SINCE: Final = 11
-"""From this version of Fetch on Kafka's followers give records to consumers (KIP-392); this broker's do not."""
+"""From this version of Fetch on followers serve consumers (KIP-392): `test_reading_from_followers` compares that."""
 PROTOCOLS: Final = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OUTSIDE:PLAINTEXT"
 
 Question = tuple[int, Any]
