@@ -19,9 +19,7 @@ from bench.rival import SETTINGS
 from config.resources import ConfigResource
 from dev.apache_kafka import ApacheKafka
 from dev.kafka_jars import NoKafka, libraries
-from protocol.errors import ErrorCode
 from protocol.messages.configs import IncrementalAlterConfigsRequest
-from protocol.messages.features import UpdateFeaturesRequest
 from tests.support.raw_client import RawClient
 
 RECORDS: Final = 500_000
@@ -44,11 +42,6 @@ def share_groups(directory: Path, scale: float) -> dict[str, float]:
         ours = OwnBroker(directory / "ours")
         stack.callback(ours.close)
         wait_until_answering(ours.bootstrap)
-        with RawClient(ours.bootstrap) as client:
-            update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=2, upgrade_type=1)
-            answer = client.ask(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
-            if answer.error_code != ErrorCode.NONE:
-                raise LoadFailed(f"share.version is not finalised: {answer}")
         loads: dict[str, Callable[[], dict[str, float]]] = {"": lambda: _both(ours.bootstrap, ours.pid, count)}
         with contextlib.suppress(NoKafka):
             settings = {

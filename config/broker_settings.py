@@ -8,6 +8,7 @@ from config.listen_address import ListenAddress, parse_control_listener, parse_m
 from config.listeners import DEFAULT_SECURITY_PROTOCOL_MAP, HIGHEST_PORT, Listener, with_bound_ports
 from config.log_config import LogConfig
 from config.our_defaults import ours
+from config.release_versions import ReleaseVersion, read_release_version
 from config.topics_at_start import TopicAtStart, read_topics_at_start
 from config.values import ConfigType
 
@@ -47,6 +48,8 @@ class BrokerSettings(Settings):
     process_roles: tuple[str, ...] = setting(ConfigType.LIST, ours("process.roles"), "[broker, controller]")
     ottla_cluster_id: str | None = setting(ConfigType.STRING, None, "", _none_if_empty)
     """The cluster id that the first start gives a directory: any text, as in Kafka's format tool; None: random."""
+    ottla_release_version: ReleaseVersion | None = setting(ConfigType.STRING, None, "", read_release_version)
+    """Gives the features of a new cluster their levels; None: the newest."""
 
     # Listeners
     listeners: tuple[Listener, ...] = setting(ConfigType.LIST, ours("listeners"), "", _one_listener)

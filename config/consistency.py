@@ -9,6 +9,7 @@ from config.errors import InvalidConfig, SettingsError
 from config.listen_address import METRICS_LISTENER
 from config.log_config import validate_topic_overrides
 from config.quorum import controller_addresses
+from config.release_versions import KEY as RELEASE_VERSION
 from config.topics_at_start import KEY as TOPICS_AT_START
 from config.values import ConfigType, read_value
 
@@ -97,6 +98,12 @@ def check_together(settings: BrokerSettings) -> None:
             text = ", ".join(topic.name for topic in settings.ottla_topics_at_start)
             raise InvalidConfig(
                 TOPICS_AT_START, text, "nothing where process.roles is broker: the controllers create topics"
+            )
+        if settings.ottla_release_version is not None:
+            raise InvalidConfig(
+                RELEASE_VERSION,
+                settings.ottla_release_version.name,
+                "nothing where process.roles is broker: the controllers have the feature levels",
             )
     if settings.replica_selector_class not in (None, LEADER_SELECTOR, RACK_AWARE_SELECTOR):
         expected = f"{RACK_AWARE_SELECTOR} or {LEADER_SELECTOR}: this broker cannot load classes of Java"

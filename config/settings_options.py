@@ -5,6 +5,7 @@ import os
 
 from config.errors import SettingsError
 from config.parse import LoadedSettings, load_settings
+from config.release_versions import KEY as RELEASE_VERSION
 
 
 def add_settings_options(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +18,18 @@ def add_settings_options(parser: argparse.ArgumentParser) -> None:
         "--container",
         action="store_true",
         help="settings from KAFKA_… variables and a mounted server.properties too, as Apache Kafka's image takes them",
+    )
+
+
+def add_release_version_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--release-version`, which is the same as its setting."""
+    parser.add_argument(
+        "--release-version",
+        dest="override",
+        metavar="VERSION",
+        action="append",
+        type=lambda text: f"{RELEASE_VERSION}={text}",
+        help="Kafka's release whose feature levels a new data directory gets, such as 4.3; default: the newest",
     )
 
 

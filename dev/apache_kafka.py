@@ -31,6 +31,9 @@ class ApacheKafka(BrokerProcess):
     features: Mapping[str, int] = {}
     """The feature levels with which the directory is formatted; others get Kafka's newest level."""
 
+    release_version: str | None = None
+    """The release whose feature levels the directory gets; by default the Kafka's own."""
+
     users: Mapping[str, str] = {}
     """Passwords of users, `broker` among them. Where there are some, clients have another listener, SASL, controllers
     have another one without authentication, and the node's own connections authenticate as `broker`."""
@@ -118,6 +121,7 @@ class ApacheKafka(BrokerProcess):
             "kafka.tools.StorageTool",
             *("format", "--standalone", "-t", "b3R0bGEtdGVzdC1jbHVzdA"),
             *("-c", str(self.directory / "server.properties")),
+            *(() if self.release_version is None else ("--release-version", self.release_version)),
             *(word for name, level in self.features.items() for word in ("--feature", f"{name}={level}")),
         )
         with self.log_path.open("ab") as log:

@@ -51,6 +51,12 @@ def libraries(version: str = KAFKA_VERSION, *, fetching: bool = True) -> Path:
     return directory
 
 
+def release_of(directory: Path | str) -> str:
+    """The release of the Kafka whose jars a directory has, such as 4.3."""
+    (release,) = {path.name.split("-")[2].rpartition(".")[0] for path in Path(directory).glob("kafka-metadata-*.jar")}
+    return release
+
+
 if __name__ == "__main__":
     try:
         sys.stdout.write(f"{libraries()}\n")

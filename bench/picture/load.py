@@ -16,7 +16,6 @@ from kafka import TopicPartition as PythonsTopicPartition
 
 from config.resources import ConfigResource
 from protocol.messages.configs import IncrementalAlterConfigsRequest
-from protocol.messages.features import UpdateFeaturesRequest
 from protocol.messages.share_fetch import ShareAcknowledgeRequest
 from tests.support.raw_client import RawClient
 
@@ -77,7 +76,7 @@ class Load:
         admin = self._admin()
         for created in admin.create_topics(list(TOPICS.values())).values():
             created.result(30)
-        self._enable_share_groups()
+        self._configure_share_group()
         self._began_s = time.monotonic()
         self._threads = [threading.Thread(target=doing, name=doing.__name__) for doing in self._doings]
         for thread in self._threads:
@@ -263,13 +262,11 @@ class Load:
                 client.ask(ended, 1)
         consumer.close()
 
-    def _enable_share_groups(self) -> None:
-        update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=2, upgrade_type=1)
+    def _configure_share_group(self) -> None:
         of_request = IncrementalAlterConfigsRequest.Resource
         configs = [of_request.Config(name=name, config_operation=0, value=value) for name, value in PACKING.items()]
         resource = of_request(resource_type=ConfigResource.GROUP, resource_name="packing", configs=configs)
         with RawClient(self._bootstrap) as client:
-            client.ask(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
             client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
 
     @property

@@ -22,15 +22,12 @@ from typing import TYPE_CHECKING, Final
 from broker.control.calls import CannotDo
 from broker.control.files import GoesWrong, TestFiles, all_is_well
 from broker.control.happenings import Happenings, TellingClock
-from broker.metadata.image.features import SHARE_VERSION, STREAMS_VERSION
-from broker.metadata.registration import SHARE_VERSIONS, STREAMS_VERSIONS
 from broker.network.socket_options import SocketOptions, bound_socket
 from broker.runtime import loggers
 from broker.runtime.clock import Clock, LoopClock
 from broker.runtime.manual_clock import ManualClock
 from broker.server.broker_server import BrokerServer
 from config.broker_settings import BrokerSettings
-from protocol.records.cluster_metadata import FeatureLevelRecord
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,12 +42,6 @@ Prepare = Callable[[Path], None]
 
 MANUAL: Final = "manual"
 """The value of `ottla.clock` for a clock that stands until it is moved."""
-
-_FEATURES: Final = (
-    FeatureLevelRecord(name=SHARE_VERSION, feature_level=SHARE_VERSIONS[1]),
-    FeatureLevelRecord(name=STREAMS_VERSION, feature_level=STREAMS_VERSIONS[1]),
-)
-"""What a test may use beside the features of other new clusters, which older versions of Kafka have to understand."""
 
 
 class BrokerHost:
@@ -155,7 +146,6 @@ class BrokerHost:
             around_requests=self._wrapped,
             files=TestFiles(self.goes_wrong),
             bind=self._bind,
-            first_records=_FEATURES,
         )
         self._server = server  # whose first request may come before `start` returns
         await server.start()

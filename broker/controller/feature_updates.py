@@ -13,13 +13,11 @@ from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.records import Record
 from broker.metadata.registration import SUPPORTED_FEATURES
 from broker.request.faults import InvalidUpdateVersion
+from config.release_versions import METADATA_CHANGES_AT
 from config.resources import ConfigResource
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
 
 KRAFT_VERSION: Final = "kraft.version"
-
-_METADATA_CHANGES_AT: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
-"""The levels of metadata.version that brought new fields or records: what a lower level cannot hold."""
 
 _NEEDS_METADATA_VERSION: Final = {(ELIGIBLE_LEADERS_FEATURE, 1): 23}
 """The metadata.version that a level of another feature needs."""
@@ -107,7 +105,7 @@ def _refusal(
 
 def _loses_metadata(current: int, update: FeatureUpdate) -> bool:
     lowest, _ = SUPPORTED_FEATURES[METADATA_VERSION]
-    return update.level >= lowest and any(update.level < level <= current for level in _METADATA_CHANGES_AT)
+    return update.level >= lowest and any(update.level < level <= current for level in METADATA_CHANGES_AT)
 
 
 def _may_sink(update: FeatureUpdate) -> bool:

@@ -11,25 +11,22 @@ from protocol.records.cluster_metadata import RegisterBrokerRecord, RegisterCont
 METADATA_VERSIONS: Final = (7, 33)
 """Levels of metadata.version whose records are read and written here; 33 is Kafka 4.4."""
 
-FORMATTED_METADATA_VERSION: Final = 25
-"""The metadata.version of a new directory: 4.0-IV3, which Kafka 4.0 and later opens."""
-
 FORMATTED_KRAFT_VERSION: Final = 1
 
 TRANSACTION_VERSIONS: Final = (0, 2)
-"""Levels of transaction.version: 1 has flexible records, 2 is KIP-890, part 2. A new directory has the last one."""
+"""Levels of transaction.version: 1 has flexible records, 2 is KIP-890, part 2."""
 
 SHARE_VERSIONS: Final = (0, 2)
-"""Levels of share.version: 1 has share groups (KIP-932), 2 dead letter queues (KIP-1191). A new directory has none."""
+"""Levels of share.version: 1 has share groups (KIP-932), 2 dead letter queues (KIP-1191)."""
 
 CONTROLLERS_REGISTER_SINCE: Final = 15
 """The metadata.version (3.7-IV0) from which on controllers register too (KIP-919)."""
 
 STREAMS_VERSIONS: Final = (0, 1)
-"""Levels of streams.version: 1 has streams groups (KIP-1071). A new directory has none."""
+"""Levels of streams.version: 1 has streams groups (KIP-1071)."""
 
 GROUP_VERSIONS: Final = (0, 1)
-"""Levels of group.version: 1 has consumer groups of the newer protocol (KIP-848). A new directory has the last one."""
+"""Levels of group.version: 1 has consumer groups of the newer protocol (KIP-848)."""
 
 SUPPORTED_FEATURES: Final = {
     "eligible.leader.replicas.version": (0, 1),

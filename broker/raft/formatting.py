@@ -1,35 +1,28 @@
 """Formatting of data directories: meta.properties, and the first records of a new cluster.
 
-meta.properties                                              in every log directory, written last
-bootstrap.checkpoint                                         the features to finalise first        \\  in the metadata
-__cluster_metadata-0/00000000000000000000-0000000000.checkpoint   kraft.version 1, this node as voter /  directory only
+meta.properties                                                   in every log directory, written last
+__cluster_metadata-0/00000000000000000000-0000000000.checkpoint   in the metadata directory only: kraft.version 1, this
+                                                                  node as voter, the features to finalise first
+
+Kafka before 4.4 keeps the features, and users with a password, in a bootstrap.checkpoint beside meta.properties.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from broker.metadata.image.features import (
-    ELIGIBLE_LEADERS_FEATURE,
-    GROUP_VERSION,
-    METADATA_VERSION,
-    TRANSACTION_VERSION,
-)
+from broker.metadata.image.features import ELIGIBLE_LEADERS_FEATURE, METADATA_VERSION
 from broker.metadata.image.records import InconsistentMetadata, Record
-from broker.metadata.registration import (
-    FORMATTED_KRAFT_VERSION,
-    FORMATTED_METADATA_VERSION,
-    GROUP_VERSIONS,
-    METADATA_VERSIONS,
-    TRANSACTION_VERSIONS,
-)
+from broker.metadata.registration import FORMATTED_KRAFT_VERSION, METADATA_VERSIONS
 from broker.raft.batches import decode_batches
 from broker.raft.quorum import Quorum, only_voter
 from broker.raft.single_voter_log import METADATA_PARTITION
 from broker.raft.snapshots import READ_ONLY, SnapshotId, check_snapshot, encode_snapshot
 from broker.runtime.clock import Ids
 from config.listeners import Listener
+from config.release_versions import NEWEST, ReleaseVersion
 from config.resources import ConfigResource
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
+from protocol.records.control_records import KRaftVoters
 from storage.checkpoints import META_PROPERTIES, MetaProperties, format_id, write_meta_properties
 from storage.errors import CorruptBatch
 from storage.files import FileSystem
@@ -48,6 +41,7 @@ def format_directories(
     ids: Ids,
     now_ms: int,
     date: str,
+    release_version: ReleaseVersion = NEWEST,
     first_records: Sequence[Record] = (),
 ) -> dict[str, MetaProperties]:
     """Format ``directories``, which are empty or missing, as Kafka's own ``kafka-storage format --standalone`` would.
@@ -65,6 +59,7 @@ def format_directories(
         ids: makes the new ids.
         now_ms: time stamp of the records.
         date: for people who read `meta.properties`.
+        release_version: gives the features of a new cluster their levels.
         first_records: what a new cluster has beside its features.
 
     Returns: the content of `meta.properties` by directory.
@@ -77,8 +72,9 @@ def format_directories(
         files.make_directory(directory)
         if directory == metadata_directory and controller_endpoint is not None:
             assert properties.directory_id is not None
-            _write_bootstrap(files, directory, now_ms, first_records)
-            _write_voters(files, directory, node_id, properties.directory_id, controller_endpoint, now_ms)
+            voters = only_voter(node_id, properties.directory_id, controller_endpoint)
+            records = [*_levels(release_version), *first_records]
+            _write_first_snapshot(files, directory, voters, records, now_ms)
         write_meta_properties(files, f"{directory}/{META_PROPERTIES}", properties, date)
         formatted[directory] = properties
     return formatted
@@ -96,7 +92,7 @@ def read_bootstrap(files: FileSystem, metadata_directory: str, *, min_insync_rep
     records = (
         _read_records(files, f"{metadata_directory}/{BOOTSTRAP}")
         or _read_records(files, f"{metadata_directory}/{METADATA_PARTITION.dir_name}/{SnapshotId(0, 0).file_name}")
-        or _our_bootstrap()
+        or _levels(NEWEST)
     )
     levels = {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
     newest = METADATA_VERSIONS[1]
@@ -116,6 +112,12 @@ def read_bootstrap(files: FileSystem, metadata_directory: str, *, min_insync_rep
     return records
 
 
+def first_levels(files: FileSystem, metadata_directory: str) -> dict[str, int]:
+    """The feature levels of a formatted directory whose metadata log has no records yet. Raises as `read_bootstrap`."""
+    records = read_bootstrap(files, metadata_directory)
+    return {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
+
+
 def _read_records(files: FileSystem, path: str) -> list[Record]:
     """The metadata records of a snapshot; none if there is no such file."""
     try:
@@ -129,31 +131,16 @@ def _read_records(files: FileSystem, path: str) -> list[Record]:
     return [record for batch in decode_batches(content) for record in batch.records]
 
 
-def _our_bootstrap() -> list[Record]:
-    return [
-        FeatureLevelRecord(name=METADATA_VERSION, feature_level=FORMATTED_METADATA_VERSION),
-        FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=TRANSACTION_VERSIONS[1]),
-        FeatureLevelRecord(name=GROUP_VERSION, feature_level=GROUP_VERSIONS[1]),
-    ]
+def _levels(release_version: ReleaseVersion) -> list[Record]:
+    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in release_version.levels.items()]
 
 
-def _write_bootstrap(files: FileSystem, directory: str, now_ms: int, first_records: Sequence[Record]) -> None:
-    content = encode_snapshot(
-        [(record, 0) for record in (*_our_bootstrap(), *first_records)],
-        quorum=Quorum(),
-        epoch=0,
-        last_contained_timestamp_ms=0,
-        now_ms=now_ms,
-    )
-    files.replace_atomically(f"{directory}/{BOOTSTRAP}", content, fsync=True)
-
-
-def _write_voters(
-    files: FileSystem, directory: str, node_id: int, directory_id: bytes, endpoint: Listener, now_ms: int
+def _write_first_snapshot(
+    files: FileSystem, directory: str, voters: KRaftVoters, records: Sequence[Record], now_ms: int
 ) -> None:
     content = encode_snapshot(
-        [],
-        quorum=Quorum(kraft_version=FORMATTED_KRAFT_VERSION, voters=only_voter(node_id, directory_id, endpoint)),
+        [(record, 0) for record in records],
+        quorum=Quorum(kraft_version=FORMATTED_KRAFT_VERSION, voters=voters),
         epoch=0,
         last_contained_timestamp_ms=now_ms,
         now_ms=now_ms,

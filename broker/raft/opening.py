@@ -6,13 +6,14 @@ The voters must name this node. LEADER_CHANGE opens the epoch; in the first epoc
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from broker.metadata.image.records import InconsistentMetadata, Record
 from broker.metadata.registration import METADATA_VERSIONS
 from broker.raft.batches import MetadataBatch, decode_batch, decode_batches
 from broker.raft.client import RaftListener
+from broker.raft.formatting import first_levels
 from broker.raft.quorum import QUORUM_STATE, Quorum, leader_change, read_leader_epoch, write_quorum_state
 from broker.raft.single_voter_log import METADATA_PARTITION, METADATA_TOPIC_ID, SingleVoterLog
 from broker.raft.snapshots import DAMAGED_SUFFIX, SnapshotId, check_snapshot, list_snapshots
@@ -20,6 +21,8 @@ from broker.runtime.clock import Clock
 from broker.runtime.worker_thread import Flusher, WorkerThread
 from config.broker_settings import BrokerSettings
 from config.log_config import LogConfig
+from config.release_versions import KEY as RELEASE_VERSION
+from config.release_versions import ReleaseVersion
 from protocol.records.control_records import ControlRecord
 from protocol.schema import NO_UUID
 from storage.batch.checksum import crc32c
@@ -94,6 +97,9 @@ def open_metadata_log(
     batches = _Batches(stored, snapshot.end_offset, quorum)
     _handing_over(directory, lambda: listener.handle_commit(batches))
     _check_adoptable(listener.image.features.metadata_version, quorum, settings, directory_id)
+    if settings.ottla_release_version is not None:
+        levels = listener.image.features.levels or first_levels(files, settings.metadata_directory)
+        _check_levels(settings.metadata_directory, levels, settings.ottla_release_version)
     snapshots.set_damaged_aside()
     state_path = f"{directory}/{QUORUM_STATE}"
     leader_epoch = max(read_leader_epoch(files, state_path), stored.leader_epochs.latest, 0) + 1
@@ -286,4 +292,18 @@ def _check_adoptable(
         raise InconsistentMetadata(
             f"{settings.metadata_directory}/{META_PROPERTIES} has {found}, expected {format_id(expected)}, "
             f"which the voter {settings.node_id} of {directory} has"
+        )
+
+
+def _check_levels(directory: str, levels: Mapping[str, int], wanted: ReleaseVersion) -> None:
+    """Refuse a directory whose features have other levels than the release version that is wanted."""
+    differences = [
+        f"{name} {levels.get(name, 0)} instead of {wanted.levels.get(name, 0)}"
+        for name in dict.fromkeys((*levels, *wanted.levels))
+        if levels.get(name, 0) != wanted.levels.get(name, 0)
+    ]
+    if differences:
+        raise InconsistentMetadata(
+            f"{directory} has other feature levels than {RELEASE_VERSION} {wanted.name}: {', '.join(differences)}; "
+            "the setting is for new directories, and `ottla features` is for those of a running node"
         )

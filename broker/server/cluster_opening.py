@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.client import AutoCreation, ControllerClient
@@ -26,12 +27,15 @@ from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
+from config.release_versions import NEWEST
 from storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from broker.membership.cluster_membership import ClusterMembership
     from broker.peers.connector import Connector
     from broker.server.controller_listener import ControllerListener
+
+log = logging.getLogger(__name__)
 
 
 class OpenedCluster(NamedTuple):
@@ -228,4 +232,21 @@ class ClusterOpening:
 
         await self._lifecycle.register(
             controller, self._registration(), bootstrap=bootstrap, was_clean=self._was_clean, found=found
+        )
+
+
+def log_older_levels(levels: Mapping[str, int]) -> None:
+    """Say which features of this node's own cluster are off or at an older level, if any."""
+    older = [
+        f"{name} {levels.get(name, 0)} of {level}"
+        for name, level in NEWEST.levels.items()
+        if levels.get(name, 0) < level
+    ]
+    if older:
+        log.info(
+            "features that are off or at an older level: %s; `ottla features upgrade --release-version %s` raises "
+            "them, and then no Kafka before %s opens the directory",
+            ", ".join(older),
+            NEWEST.release,
+            NEWEST.oldest_kafka,
         )

@@ -25,7 +25,7 @@ from broker.server.signals import Signals
 from broker.server.systemd import ServiceManager
 from config.errors import SettingsError
 from config.parse import LoadedSettings
-from config.settings_options import add_settings_options, settings_of
+from config.settings_options import add_release_version_option, add_settings_options, settings_of
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -253,6 +253,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=partial(argparse.HelpFormatter, width=HELP_COLUMNS),
     )
     add_settings_options(parser)
+    add_release_version_option(parser)
     parser.add_argument(
         "--add-scram",
         metavar="CREDENTIAL",

@@ -16,6 +16,7 @@ from broker.server.log_dir_checks import (
 )
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
+from config.release_versions import METADATA_CHANGES_AT, NEWEST, ReleaseVersion
 from storage.checkpoints import MetaProperties, format_id
 from storage.errors import LogDirFailed, StorageError
 from storage.files import FileSystem
@@ -31,6 +32,7 @@ class LogDirs:
         """``first_records``: what a cluster that is made here has beside its features."""
         self._files = files
         self._settings = settings
+        self._release_version = settings.ottla_release_version or NEWEST
         self._first_records = first_records
         self._locked: dict[str, LogDir] = {}
         self._properties: dict[str, MetaProperties] = {}
@@ -102,12 +104,15 @@ class LogDirs:
                     ids=ids,
                     now_ms=now_ms,
                     date=date,
+                    release_version=self._release_version,
                     first_records=self._first_records,
                 )
             except LogDirFailed as error:
                 self.start_without(self._locked[path], error)
             else:
                 log.info("formatted %s", path)
+                if path == self._settings.metadata_directory and not is_member:
+                    _log_what_opens(self._release_version)
         if self._first_records and self._settings.metadata_directory not in new:
             log.info("--add-scram has no effect, since %s is not new", self._settings.metadata_directory)
         if is_member:
@@ -219,3 +224,14 @@ class LogDirs:
                     log.error("%s could not be closed cleanly: %s", path, error)
         self._locked.clear()
         return all_clean
+
+
+def _log_what_opens(version: ReleaseVersion) -> None:
+    log.info(
+        "metadata.version %d (%s)%s: Kafka %s and later open the directory; a new one for an older Kafka is made with "
+        "--release-version, such as 4.0",
+        version.metadata_version,
+        version.name,
+        ", which cannot be lowered" if version.metadata_version in METADATA_CHANGES_AT else "",
+        version.oldest_kafka,
+    )

@@ -39,7 +39,7 @@ from broker.runtime.purgatory import Purgatory
 from broker.runtime.rate import SimpleRate
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown
-from broker.server.cluster_opening import ClusterOpening
+from broker.server.cluster_opening import ClusterOpening, log_older_levels
 from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from broker.server.metadata_publisher import BrokerMetadataPublisher
@@ -180,6 +180,7 @@ class Startup:
         await self._load_logs(configs)
         if cluster.controller is not None:
             await self._opening.register(cluster.controller, self._logs)
+            log_older_levels(self._metadata.image.features.levels)
         removals = LogRemovals(scheduler=services.scheduler, worker=services.housekeeper, replicas=self._replicas)
         log_cleaner = self._make_log_cleaner(dynamic_config.settings, removals)
         if self.membership is not None:

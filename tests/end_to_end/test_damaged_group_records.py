@@ -24,7 +24,7 @@ from tests.support.batches import T, stored
 from tests.support.clients import Committed, Place, Record, connect
 from tests.support.clients.members import Membership, SeenMember, wait_for
 from tests.support.raw_client import RawClient
-from tests.support.sharing import QUICK, ShareTaker, from_the_beginning, have_share_groups
+from tests.support.sharing import QUICK, ShareTaker, from_the_beginning
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 if not hasattr(confluent_kafka, "ShareConsumer"):
@@ -43,10 +43,9 @@ LINES = 10
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker with share groups, each of whose internal topics has one partition."""
+    """A broker each of whose internal topics has one partition."""
     process = BrokerProcess(tmp_path, port=port_below_client_ports(), settings={**QUICK, **ONE_PARTITION})
     with process:
-        have_share_groups(process.bootstrap)
         yield process
 
 

@@ -12,7 +12,6 @@ from config.resources import ConfigResource
 from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.messages.configs import IncrementalAlterConfigsRequest
-from protocol.messages.features import UpdateFeaturesRequest
 from protocol.messages.share_group_offsets import DescribeShareGroupOffsetsRequest
 from tests.support.clusters import Admin, Cluster
 from tests.support.raw_client import RawClient
@@ -39,14 +38,10 @@ JOBS: Final = 10
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A node and its standby, whose cluster has share groups."""
+    """A node and its standby."""
     with Cluster(tmp_path_factory.mktemp("pair")) as cluster:
-        primary = cluster.add_primary(PRIMARY, SETTINGS)
+        cluster.add_primary(PRIMARY, SETTINGS)
         cluster.add_member(STANDBY, SETTINGS)
-        with RawClient(primary.bootstrap) as client:
-            update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=2, upgrade_type=1)
-            answer = client.ask(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
-            assert answer.error_code == ErrorCode.NONE, answer
         yield cluster
 
 

@@ -15,7 +15,7 @@ from dev.broker_process import BrokerProcess, broker_for_tests
 from dev.waiting import until
 from tests.support.clients import connect
 from tests.support.clients.share_worker import JOB_S, Delivery, ShareWorker
-from tests.support.sharing import QUICK, from_the_beginning, have_share_groups
+from tests.support.sharing import QUICK, from_the_beginning
 
 JOBS = int(os.environ.get("OTTLA_TEST_SHARE_JOBS", "1000"))
 WORKERS = 10
@@ -30,9 +30,8 @@ if not hasattr(confluent_kafka, "ShareConsumer"):
 
 @pytest.fixture
 def sharing_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker whose cluster has share groups."""
+    """A broker whose share groups notice changes soon."""
     with broker_for_tests(tmp_path, settings=QUICK) as process:
-        have_share_groups(process.bootstrap)
         yield process
 
 

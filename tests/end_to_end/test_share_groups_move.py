@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.clusters import Cluster
 from tests.support.share_moves import FIRST, SECOND, SETTINGS, TO_FIRST, TO_SECOND, work_while_leaders_move
-from tests.support.sharing import have_share_groups
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 if not hasattr(confluent_kafka, "ShareConsumer"):
@@ -25,11 +24,10 @@ MOVES: Final = [*TO_SECOND, *(TO_FIRST + TO_SECOND) * int(os.environ.get("OTTLA_
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Cluster]:
-    """A node and its standby, whose cluster has share groups."""
+    """A node and its standby."""
     with Cluster(tmp_path) as cluster:
         cluster.add_primary(FIRST, SETTINGS)
         cluster.add_member(SECOND, SETTINGS)
-        have_share_groups(cluster.nodes[FIRST].bootstrap)
         yield cluster
 
 

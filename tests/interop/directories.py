@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from dev.apache_kafka import ApacheKafka
 from dev.broker_process import BrokerProcess, port_below_client_ports
+from dev.kafka_jars import release_of
 from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
@@ -50,13 +51,16 @@ _NOT_YET: Final = (
 
 
 class SharedDirectory:
-    """A directory for both brokers: each comes on the same port, with the same settings, when the other is gone."""
+    """A directory for both brokers: each comes on the same port, with the same settings, when the other is gone.
+
+    Ottla formats it with the feature levels of the Kafka."""
 
     def __init__(self, directory: Path, libraries: Path | str, *, settings: Mapping[str, str] | None = None) -> None:
         common = {"node.id": str(NODE_ID), **(settings or {})}
         port = port_below_client_ports()
         self.data = directory / "data"
-        self.ottla = BrokerProcess(directory, settings=common, port=port)
+        levels = {"ottla.release.version": release_of(libraries)}
+        self.ottla = BrokerProcess(directory, settings=common | levels, port=port)
         self.kafka = ApacheKafka(directory, settings=common, port=port, libraries=str(libraries))
         self.kafka.heap = "512M"
         self.kafka.quick_start = True

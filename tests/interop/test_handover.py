@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 
 from dev.apache_kafka import ApacheKafka
 from dev.broker_process import REPOSITORY, BrokerProcess, port_below_client_ports
-from dev.kafka_jars import BEFORE, KAFKA_VERSION
+from dev.kafka_jars import BEFORE, KAFKA_VERSION, release_of
 from tests.interop import programs
 from tests.interop.clusters import CLUSTER, KafkaNode
 from tests.interop.conftest import FEW_INTERNAL_PARTITIONS, installed
@@ -64,7 +64,8 @@ class Move:
         self.directory = directory
         self.libraries = libraries
         port = port_below_client_ports()
-        self.ottla = BrokerProcess(directory / "ottla", port=port, settings=OURS)
+        levels = {"ottla.release.version": self.release}
+        self.ottla = BrokerProcess(directory / "ottla", port=port, settings=OURS | levels)
         self.controller = TakenOver(directory / "controller", settings=None, port=port + 1, libraries=libraries)
         self.controller.heap, self.controller.quick_start = "384M", True
         self.kafka = KafkaNode(
@@ -78,6 +79,11 @@ class Move:
         )
         self.nodes: list[BrokerProcess] = [self.ottla, self.controller, self.kafka]
         self.ottla.start()
+
+    @property
+    def release(self) -> str:
+        """The release of Kafka that takes over."""
+        return release_of(self.libraries)
 
     @property
     def controllers(self) -> str:
@@ -252,7 +258,7 @@ def test_a_kafka_controller_goes_on_with_what_a_single_node_has_decided(move: Mo
     )
     assert (status["ClusterId:"], status["LeaderId:"]) == (ottla.cluster_id, str(CONTROLLER))
     features = "\n".join(move.at_controllers("kafka-features", "describe"))
-    assert re.search(r"metadata\.version .*FinalizedVersionLevel: 4\.0-IV3", features)
+    assert re.search(rf"metadata\.version .*FinalizedVersionLevel: {move.release}-IV", features)
     assert re.search(r"transaction\.version .*FinalizedVersionLevel: 2", features)
     endpoints = move.at_controllers("kafka-cluster", "list-endpoints")
     assert [line.split()[0] for line in endpoints if line.split()[-1] == "controller"] == [str(CONTROLLER)]

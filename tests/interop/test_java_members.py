@@ -17,7 +17,7 @@ from tests.interop.conftest import installed
 from tests.interop.programs import Running
 from tests.support.clients import connect
 from tests.support.clusters import Load
-from tests.support.sharing import QUICK, from_the_beginning, have_share_groups
+from tests.support.sharing import QUICK, from_the_beginning
 
 MEMBERS: Final = Path(__file__).with_name("NewerMembers.java")
 TOPIC, GROUP = "orders", "workers"
@@ -106,7 +106,6 @@ def test_nothing_is_lost_or_comes_back_while_members_and_the_broker_are_killed(
     command = installed(lambda: programs.java_source(MEMBERS, programs.kafka_libraries()))
     connect("confluent-kafka", broker.bootstrap).create_topic(TOPIC, partitions=partitions)
     if kind == "share":
-        have_share_groups(broker.bootstrap)
         from_the_beginning(broker.bootstrap, GROUP)
     loads = [Load(broker.bootstrap, TOPIC, partition=number, rate_s=120 / partitions) for number in range(partitions)]
     group = Members([*command, kind, broker.bootstrap, TOPIC, GROUP, str(members)])

@@ -17,7 +17,7 @@ from tests.interop.programs import Running
 from tests.interop.test_java_groups import table
 from tests.support.clients import Client, Committed, Place, Record, connect
 from tests.support.clients.members import Membership, SeenMember, places, wait_for
-from tests.support.sharing import QUICK, from_the_beginning, have_share_groups
+from tests.support.sharing import QUICK, from_the_beginning
 
 GROUPS = "kafka-share-groups"
 READ = "kafka-console-share-consumer"
@@ -26,9 +26,8 @@ AN_HOUR_AGO_MS = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000) - 3
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker whose cluster has share groups."""
+    """A broker whose share groups notice changes soon."""
     with broker_for_tests(tmp_path_factory.mktemp("sharing"), settings={**QUICK, **RETENTION_COMES_LATER}) as process:
-        have_share_groups(process.bootstrap)
         yield process
 
 

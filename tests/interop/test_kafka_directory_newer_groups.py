@@ -27,7 +27,6 @@ from tests.support.sharing import (
     ShareTaker,
     WireMember,
     from_the_beginning,
-    have_share_groups,
     topic_id_of,
 )
 
@@ -53,14 +52,12 @@ def stopped(broker: BrokerProcess) -> None:
 
 def test_groups_of_ottla_go_on_at_kafka_and_come_back(shared: SharedDirectory) -> None:
     shared.ottla.start()
-    have_share_groups(shared.ottla.bootstrap, 1)
     hand_over(shared.ottla, shared.kafka, killed, stopped)
     assert complaints_of_dump_log(programs.java(), shared.data) == []
 
 
 @pytest.mark.parametrize("kafka_version", [NEWEST])
 def test_groups_of_kafka_go_on_at_ottla_and_come_back(shared: SharedDirectory) -> None:
-    shared.kafka.features = {"share.version": 1}
     shared.kafka.start()
     hand_over(shared.kafka, shared.ottla, stopped, killed)
     assert complaints_of_dump_log(programs.java(), shared.data) == []

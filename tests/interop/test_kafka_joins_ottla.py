@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from dev.broker_process import BrokerProcess, port_below_client_ports
-from dev.kafka_jars import BEFORE, KAFKA_VERSION
+from dev.kafka_jars import BEFORE, KAFKA_VERSION, release_of
 from tests.interop import programs
 from tests.interop.clusters import CLUSTER, KafkaNode
 from tests.interop.conftest import installed
@@ -27,22 +27,30 @@ TOPIC: Final = "shared"
 REPLICAS: Final = "2:1,1:2"
 
 
+@pytest.fixture(params=[KAFKA_VERSION, BEFORE])
+def libraries(request: pytest.FixtureRequest) -> str:
+    """The jars of a Kafka."""
+    return str(installed(lambda: programs.kafka_libraries(request.param)))
+
+
 @pytest.fixture
-def ottla(tmp_path: Path) -> Iterator[BrokerProcess]:
+def ottla(libraries: str, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A node with the feature levels of the Kafka."""
     port = port_below_client_ports()
     listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}"
-    with BrokerProcess(tmp_path / "ottla", settings={**OTTLA, "listeners": listeners}, port=port) as process:
+    settings = {**OTTLA, "listeners": listeners, "ottla.release.version": release_of(libraries)}
+    with BrokerProcess(tmp_path / "ottla", settings=settings, port=port) as process:
         yield process
 
 
-@pytest.fixture(params=[KAFKA_VERSION, BEFORE])
-def kafka(request: pytest.FixtureRequest, ottla: BrokerProcess, tmp_path: Path) -> Iterator[KafkaNode]:
+@pytest.fixture
+def kafka(libraries: str, ottla: BrokerProcess, tmp_path: Path) -> Iterator[KafkaNode]:
     broker = KafkaNode(
         tmp_path / "kafka",
         role="broker",
         node_id=2,
         controllers=[ottla.port + 1],
-        libraries=str(installed(lambda: programs.kafka_libraries(request.param))),
+        libraries=libraries,
         port=port_below_client_ports(above=ottla.port + 1),
     )
     with broker:
@@ -74,6 +82,7 @@ def snapshots(process: BrokerProcess) -> set[str]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("libraries", [KAFKA_VERSION], indirect=True)
 def test_kafkas_tools_ask_the_controller_listener(ottla: BrokerProcess) -> None:
     tools = ControllerTools(JavaTools(installed(programs.java), ottla.bootstrap), ottla)
     admin = Admin(ottla.bootstrap)
@@ -83,7 +92,7 @@ def test_kafkas_tools_ask_the_controller_listener(ottla: BrokerProcess) -> None:
     status = "\n".join(tools.lines("kafka-metadata-quorum", "describe", "--status"))
     assert f'"endpoints": ["CONTROLLER://127.0.0.1:{ottla.port + 1}"]' in status
     assert tools.lines("kafka-cluster", "cluster-id") == [f"Cluster ID: {CLUSTER}"]
-    assert any("metadata.version" in line and "4.0-IV3" in line for line in tools.lines("kafka-features", "describe"))
+    assert any("metadata.version" in line and "4.4-IV2" in line for line in tools.lines("kafka-features", "describe"))
     of_topic = ("--entity-type", "topics", "--entity-name", "orders")
     tools.lines("kafka-configs", "--alter", *of_topic, "--add-config", "retention.ms=123456")
     described = JavaTools(installed(programs.java), ottla.bootstrap).lines("kafka-configs", "--describe", *of_topic)
@@ -116,7 +125,7 @@ def test_a_kafka_broker_joins_and_what_clients_ask_of_it_is_decided_by_ottla(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kafka", [KAFKA_VERSION], indirect=True)
+@pytest.mark.parametrize("libraries", [KAFKA_VERSION], indirect=True)
 def test_partitions_of_both_are_in_sync_through_deaths_and_stops(ottla: BrokerProcess, kafka: KafkaNode) -> None:
     both = f"{ottla.bootstrap},{kafka.bootstrap}"
     java, admin = JavaTools(installed(programs.java), kafka.bootstrap), Admin(both)

@@ -27,7 +27,6 @@ from tests.support.share_moves import (
     TO_SECOND,
     work_while_leaders_move,
 )
-from tests.support.sharing import have_share_groups
 
 KAFKA: Final = FIRST
 OTTLA: Final = SECOND
@@ -56,7 +55,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.mark.timeout(290)
 def test_share_consumers_do_jobs_whoever_leads_and_whoever_keeps_the_states(cluster: Cluster) -> None:
-    have_share_groups(cluster.nodes[KAFKA].bootstrap)
     work_while_leaders_move(cluster, [*TO_SECOND, *TO_FIRST, *TO_SECOND])
 
 

@@ -16,7 +16,6 @@ from dev.broker_process import BrokerProcess, broker_for_tests
 from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response
-from protocol.messages.features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from protocol.messages.streams_groups import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
@@ -61,10 +60,9 @@ def command() -> list[str]:
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker with streams groups that soon gives up what was killed."""
+    """A broker that soon gives up what was killed."""
     process = broker_for_tests(tmp_path, settings=SETTINGS)
     process.start()
-    finalise(process)
     client = connect("confluent-kafka", process.bootstrap)
     for topic in (LINES, COUNTS):
         client.create_topic(topic, partitions=len(PLACES))
@@ -220,7 +218,6 @@ def test_a_group_goes_on_in_kafka_and_comes_back(
 ) -> None:
     """Nobody leaves: each broker finds the members of the other one, with their tasks and offsets."""
     shared.ottla.start()
-    finalise(shared.ottla)
     client = connect("confluent-kafka", shared.ottla.bootstrap)
     client.create_topic(LINES, partitions=4)
     with GroupVisitor(shared.ottla.bootstrap) as visitor:
@@ -361,13 +358,6 @@ def described(broker: BrokerProcess) -> dict[str, Any]:
 
 
 # Requests -------------------------------------------------------------------------------------------------------------
-
-
-def finalise(broker: BrokerProcess) -> None:
-    """Raise streams.version to 1."""
-    update = UpdateFeaturesRequest.FeatureUpdate(feature="streams.version", max_version_level=1, upgrade_type=1)
-    asked = UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update])
-    assert ask(broker, asked, 2, UpdateFeaturesResponse).error_code == ErrorCode.NONE
 
 
 def group_of(broker: BrokerProcess, group_id: str) -> Any:

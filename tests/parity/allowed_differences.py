@@ -330,24 +330,6 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
     ),
     Allowed(
         api="CREATE_TOPICS",
-        path="*configs.min.insync.replicas.config_source",
-        when=lambda kafka, ours: (kafka, ours) == (3, 5),
-        reason="Kafka's formatting writes it as a cluster default for eligible leader replicas, not finalised here.",
-    ),
-    Allowed(
-        api="DESCRIBE_CONFIGS",
-        path="results[*].configs.min.insync.replicas.*",
-        reason="The same cluster default.",
-    ),
-    Allowed(
-        api="DESCRIBE_CONFIGS",
-        step="the brokers' defaults*",
-        path="results[0].configs",
-        when=lambda kafka, ours: list(kafka) == ["min.insync.replicas"] and not ours,
-        reason="Kafka's formatting writes it as a cluster default for eligible leader replicas, not finalised here.",
-    ),
-    Allowed(
-        api="CREATE_TOPICS",
         step="retention.ms='٣'",
         when=_better_refused,
         reason="Java reads every script's digits, and keeps the text; we take ASCII digits, which all tools can read.",
@@ -389,10 +371,5 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
             reason="Kafka's administrators ask for the state by its name, and are told of no group; we tell them.",
         )
         for state in ("NotReady", "notready")
-    ),
-    Allowed(
-        api="API_VERSIONS",
-        path="*_features*",
-        reason="We support and finalise the levels that we implement, not Kafka's newest.",
     ),
 )

@@ -32,15 +32,8 @@ SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-"""Both brokers have these, beside those that `SETTINGS` of a script adds."""
-
-FEATURES_OFF = {
-    "metadata.version": 25,
-    "group.version": 1,
-    **dict.fromkeys(("share.version", "streams.version", "transaction.version"), 0),
-    "eligible.leader.replicas.version": 0,
-}
-"""The levels of this broker, for a script whose `FEATURES` they are: Kafka is formatted with them then."""
+"""Both brokers have these, beside those that `SETTINGS` of a script adds. They have the feature levels of its
+`RELEASE_VERSION`, by default the newest."""
 
 
 class Run(NamedTuple):
@@ -54,7 +47,11 @@ def ask_ours(script: str) -> Run:
     """Run a script against a fresh broker of ours."""
     users: Mapping[str, str] = getattr(_module(script), "USERS", {})
 
+    release_version: str | None = getattr(_module(script), "RELEASE_VERSION", None)
+
     def make(directory: Path, settings: dict[str, str]) -> BrokerProcess:
+        if release_version is not None:
+            settings["ottla.release.version"] = release_version
         if not users:
             return HeldTimeBroker(directory, settings=settings)
         port = port_below_client_ports()
@@ -89,7 +86,7 @@ def ask_kafka(script: str, libraries: str) -> Run:
         port = int(os.environ.get("OTTLA_TEST_KAFKA_PORT", "0")) or port_below_client_ports()
         node = ApacheKafka(directory, settings=settings, port=port, libraries=libraries)
         node.heap = "512M"
-        node.features = getattr(_module(script), "FEATURES", {})
+        node.release_version = getattr(_module(script), "RELEASE_VERSION", None)
         node.users = getattr(_module(script), "USERS", {})
         node.quick_start = True
         return node

@@ -1,7 +1,6 @@
 """Share groups in tests: a persister in memory, and partitions of made-up batches."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -12,7 +11,6 @@ from broker.coordinators.share.persister import (
     ShareState,
     StateBatch,
 )
-from broker.metadata.image.features import SHARE_VERSION, FeaturesImage
 from protocol.errors import ErrorCode
 from protocol.messages.share_fetch import (
     ShareAcknowledgeRequest,
@@ -124,21 +122,13 @@ def batch_header(
     )
 
 
-def enable_share_groups(broker: InProcessBroker, level: int = 2) -> InMemoryPersister:
-    """Let a broker serve share groups, whose state is kept in memory; ``level`` is that of share.version."""
+def keep_states_in_memory(broker: InProcessBroker) -> InMemoryPersister:
+    """Let the state of share groups be kept in memory."""
     persister = InMemoryPersister()
     groups = broker.server.share_delivery
     assert groups is not None
     groups.persister = persister
-    finalise(broker, level)
     return persister
-
-
-def finalise(broker: InProcessBroker, level: int) -> None:
-    """Let share.version have this level."""
-    metadata = broker.server.components.metadata
-    levels = {**metadata.image.features.levels, SHARE_VERSION: level}
-    metadata.image = replace(metadata.image, features=FeaturesImage(levels))
 
 
 class ShareMember:

@@ -1,4 +1,4 @@
-"""Share groups of a running broker, seen from outside: the feature, configs of groups, and members."""
+"""Share groups of a running broker, seen from outside: configs of groups, and members."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from config.resources import ConfigResource
 from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.messages.configs import IncrementalAlterConfigsRequest
-from protocol.messages.features import UpdateFeaturesRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.share_groups import ShareGroupHeartbeatRequest
@@ -25,14 +24,6 @@ QUICK = {
     "group.share.assignment.interval.ms": "0",
 }
 """Settings of a broker whose share groups notice soon what has changed."""
-
-
-def have_share_groups(bootstrap: str, level: int = 2) -> None:
-    """Raise share.version of a cluster to this level."""
-    with RawClient(bootstrap) as client:
-        update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=level, upgrade_type=1)
-        answer = client.ask(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
-    assert answer.error_code == ErrorCode.NONE, answer
 
 
 def configure_group(bootstrap: str, group_id: str, **configs: str) -> None:

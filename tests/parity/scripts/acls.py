@@ -26,13 +26,12 @@ from tests.parity.access import (
     every_acl,
     log_in,
 )
-from tests.parity.brokers import FEATURES_OFF
 from tests.parity.connection import Connection
 from tests.parity.exchange import Exchange
 
-__all__ = ["FEATURES", "SETTINGS", "USERS", "run"]
+__all__ = ["RELEASE_VERSION", "SETTINGS", "USERS", "run"]
 
-FEATURES: Final = FEATURES_OFF
+RELEASE_VERSION: Final = "4.0"
 READ, WRITE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 4, 8, 10, 11
 USER = 7
 WITH_RANGES: Final = 32

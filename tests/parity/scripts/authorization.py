@@ -25,15 +25,13 @@ from tests.parity.access import (
 )
 from tests.parity.authorization import administration, controllers, groups, records
 from tests.parity.authorization.questions import Asking, Case, State, creations_of, states_of
-from tests.parity.brokers import FEATURES_OFF
 from tests.parity.connection import Connection
 from tests.parity.exchange import Exchange
 from tests.parity.members import await_groups
 from tests.parity.producers import await_transactions
 
-__all__ = ["FEATURES", "SETTINGS", "USERS", "run"]
+__all__ = ["SETTINGS", "USERS", "run"]
 
-FEATURES: Final = FEATURES_OFF
 
 CASES: Final = (*records.CASES, *groups.CASES, *administration.CASES, *controllers.CASES, *groups.AT_LAST)
 

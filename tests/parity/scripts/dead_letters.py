@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
-from protocol.messages.features import UpdateFeaturesRequest
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
@@ -31,8 +30,6 @@ LETTERS_S = 20.0
 
 
 def run(exchange: Exchange) -> None:
-    update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=2, upgrade_type=1)
-    exchange.ask(None, UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
     find = FindCoordinatorRequest(key="", key_type=2, coordinator_keys=["workers:AAAAAAAAAAAAAAAAAAAAAQ:0"])
     exchange.wait_until(find, 6, lambda answer: answer.coordinators[0].error_code == 0)
     names_of_queues(exchange)

@@ -22,10 +22,9 @@ from protocol.messages.streams_groups import (
     StreamsGroupTopologyDescriptionUpdateRequest,
     TopologyDescription,
 )
-from tests.parity.brokers import FEATURES_OFF
 from tests.parity.exchange import Exchange
 
-FEATURES = FEATURES_OFF
+RELEASE_VERSION = "4.0"
 
 TOPIC_ID = bytes(15) + b"\1"
 

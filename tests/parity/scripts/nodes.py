@@ -7,10 +7,9 @@ from protocol.messages.features import UpdateFeaturesRequest
 from protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from protocol.messages.quorum import AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest
 from protocol.messages.registrations import UnregisterBrokerRequest, UnregisterControllerRequest
-from tests.parity.brokers import FEATURES_OFF
 from tests.parity.exchange import Exchange
 
-FEATURES = FEATURES_OFF
+RELEASE_VERSION = "4.0"
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 

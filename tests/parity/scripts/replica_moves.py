@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
-from tests.parity.brokers import FEATURES_OFF
 from tests.parity.exchange import Exchange
 from tests.support.batches import produced
 from tests.support.requests import fetch_request, produce_request
 
 MORE_LOG_DIRS = ("second", "third")
-FEATURES = FEATURES_OFF
 
 Dir = AlterReplicaLogDirsRequest.Dir
 EVERYTHING = DescribeLogDirsRequest(topics=None)

@@ -18,14 +18,12 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from protocol.messages.scram_credentials import AlterUserScramCredentialsRequest
 from protocol.schema import describe
-from tests.parity.brokers import FEATURES_OFF
 from tests.parity.connection import Connection
 from tests.parity.exchange import Exchange
 from tests.parity.scripts.alter_configs import BROKER, DELETE, SET, change
 from tests.support.scram_client import ScramClient
 from tests.support.tokens import first_message, unsigned
 
-FEATURES: Final = FEATURES_OFF
 USERS: Final = {"broker": "secret", "alice": "wonder", "bob": "build"}
 _OAUTHBEARER: Final = "org.apache.kafka.common.security.oauthbearer."
 SETTINGS: Final = {

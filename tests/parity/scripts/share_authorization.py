@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from protocol.messages.features import UpdateFeaturesRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.share_group_offsets import DescribeShareGroupOffsetsRequest
 from protocol.messages.share_groups import ShareGroupHeartbeatRequest
@@ -28,8 +27,6 @@ def run(exchange: Exchange) -> None:
 
 def prepare(exchange: Exchange, admin: Connection) -> None:
     """Share groups, two topics, and a group without members that has read them."""
-    update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=1, upgrade_type=1)
-    exchange.ask(None, UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1, over=admin)
     for name in TOPICS:
         exchange.create_topic(name, partitions=2)
     await_groups(exchange)

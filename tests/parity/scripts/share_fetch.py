@@ -11,7 +11,6 @@ from typing import Any
 from dev.waiting import until
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.delete_records import DeleteRecordsRequest
-from protocol.messages.features import UpdateFeaturesRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.share_fetch import (
     ShareAcknowledgeRequest,
@@ -130,8 +129,6 @@ class Member:
 
 
 def run(exchange: Exchange) -> None:
-    update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=2, upgrade_type=1)
-    exchange.ask(None, UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
     key = "workers:AAAAAAAAAAAAAAAAAAAAAQ:0"
     find = FindCoordinatorRequest(key="", key_type=2, coordinator_keys=[key])
     exchange.wait_until(find, 6, lambda answer: answer.coordinators[0].error_code == 0)

@@ -3,7 +3,6 @@
 from typing import Any
 
 from protocol.messages.committed_offsets import OffsetFetchRequest
-from protocol.messages.features import UpdateFeaturesRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from protocol.messages.share_group_offsets import (
@@ -32,7 +31,6 @@ def heartbeat(
 
 
 def run(exchange: Exchange) -> None:
-    finalise(exchange)
     exchange.create_topic("orders", partitions=3)
     exchange.create_topic("lines")
     find_coordinators(exchange)
@@ -43,12 +41,6 @@ def run(exchange: Exchange) -> None:
     administration(exchange)
     offsets_of_an_empty_group(exchange)
     deletion(exchange)
-
-
-def finalise(exchange: Exchange) -> None:
-    """Let share.version be at the last level, which Kafka has from the start."""
-    update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=2, upgrade_type=1)
-    exchange.ask(None, UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 2)
 
 
 def find_coordinators(exchange: Exchange) -> None:

@@ -8,7 +8,6 @@ from tests.parity.authorization.streams import CASES, GROUP, joining, reading
 from tests.parity.exchange import Exchange
 from tests.parity.members import await_groups
 from tests.parity.scripts.authorization import ask_all
-from tests.parity.scripts.streams_groups import finalise
 
 __all__ = ["SETTINGS", "USERS", "run"]
 
@@ -23,7 +22,6 @@ SETTINGS = {
 def run(exchange: Exchange) -> None:
     admin = log_in(exchange, "admin")
     before = allow_everything_from_here(exchange, admin)
-    finalise(exchange)
     for name in ("orders", "letters"):
         exchange.create_topic(name, partitions=2)
     await_groups(exchange)

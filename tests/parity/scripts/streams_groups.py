@@ -8,7 +8,6 @@ from typing import Any
 from protocol.messages.committed_offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from protocol.messages.features import UpdateFeaturesRequest
 from protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from protocol.messages.streams_groups import (
     Endpoint,
@@ -38,7 +37,6 @@ Subtopology = Topology.Subtopology
 
 
 def run(exchange: Exchange) -> None:
-    finalise(exchange)
     exchange.create_topic("lines", partitions=4)
     exchange.create_topic("others", partitions=3)
     await_coordinator(exchange)
@@ -56,12 +54,6 @@ def run(exchange: Exchange) -> None:
     shutdown(exchange)
     offsets(exchange)
     administration(exchange)
-
-
-def finalise(exchange: Exchange) -> None:
-    """Let streams.version be at the last level, which Kafka has from the start."""
-    update = UpdateFeaturesRequest.FeatureUpdate(feature="streams.version", max_version_level=1, upgrade_type=1)
-    exchange.ask(None, UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 2)
 
 
 def subtopology(

@@ -30,7 +30,6 @@ from tests.support.quotas import limit
 from tests.support.requests import fetch_request, produce_request
 from tests.support.share_groups import ShareMember, codes
 from tests.unit.boards.asking import ASKING, METRICS, OF_PROMETHEUS
-from tests.unit.broker.handlers.share_groups import finalise as finalise_share_groups
 from tests.unit.broker.handlers.share_groups import joined
 from tests.unit.broker.handlers.share_states import find as find_share_coordinator
 from tests.unit.broker.handlers.share_states import initialize
@@ -57,7 +56,6 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
 def use_share_groups(broker: InProcessBroker, topic_id: bytes) -> None:
     """A member of a share group acquires records, and acknowledges the first, and one that it does not have. Another
     group finds no record to begin with."""
-    finalise_share_groups(broker)
     key = coordinator_key(SharePartitionKey("workers", topic_id, 0))
     broker.wait_until(lambda: find_share_coordinator(broker, key) == ErrorCode.NONE)
     configure(broker, ConfigResource.GROUP, "workers", "share.auto.offset.reset", "earliest")

@@ -7,7 +7,7 @@ from broker.controller.topic_creation import NewTopic
 from broker.metadata.cache import MetadataCache
 from broker.metadata.loader import MetadataLoader
 from broker.metadata.record_versions import version_of
-from broker.metadata.registration import Registration
+from broker.metadata.registration import SUPPORTED_FEATURES, Registration
 from broker.raft.quorum import Quorum
 from broker.runtime.manual_clock import ManualClock
 from config.broker_settings import BrokerSettings
@@ -248,14 +248,7 @@ class Broker:
             ],
             "features": [
                 BrokerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, low, high in (
-                    ("metadata.version", 7, 33),
-                    ("kraft.version", 0, 1),
-                    ("transaction.version", 0, 2),
-                    ("eligible.leader.replicas.version", 0, 1),
-                    ("group.version", 0, 1),
-                    ("share.version", 0, 2),
-                )
+                for name, (low, high) in SUPPORTED_FEATURES.items()
             ],
             "rack": self.rack,
             "log_dirs": self.directories,

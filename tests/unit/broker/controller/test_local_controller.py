@@ -8,6 +8,7 @@ from broker.metadata.configs import ConfigView
 from broker.metadata.image.records import InconsistentMetadata
 from broker.metadata.producer_ids import ProducerIds
 from config.described import ConfigSource, describe_topic
+from config.release_versions import NEWEST
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import (
     BeginTransactionRecord,
@@ -134,11 +135,7 @@ def epochs(node):
 def test_a_new_cluster_has_the_features_it_was_formatted_with_and_this_node(tmp_path):
     node = MetadataNode(tmp_path)
 
-    assert node.image.features.levels == {
-        "metadata.version": 25,
-        "transaction.version": 2,
-        "group.version": 1,
-    }
+    assert node.image.features.levels == NEWEST.levels
     registered = node.image.cluster.brokers[1]
     assert (registered.fenced, registered.log_dirs) == (False, [node.directory_id])
     assert [(point.name, point.host, point.port) for point in registered.end_points] == [
@@ -222,7 +219,7 @@ def test_a_transaction_that_its_node_left_open_is_aborted(tmp_path):
     again = MetadataNode(tmp_path)
 
     assert not again.loader.is_in_transaction
-    assert again.image.configs.by_resource == {}
+    assert again.image.configs.of(2, "x") == {}
     again.create(NewTopic(name="orders"))
     again.worker.work()
     assert list(again.image.topics.by_name) == ["orders"]

@@ -3,7 +3,6 @@
 from typing import Any
 
 from protocol.errors import ErrorCode as E
-from protocol.messages.features import UpdateFeaturesRequest
 from protocol.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from tests.support.broker import InProcessBroker
 from tests.support.groups import create_offsets_topic
@@ -16,18 +15,10 @@ ASSIGNMENT_INTERVAL_MS = 1_000
 
 
 def with_share_groups(broker: InProcessBroker) -> bytes:
-    """Finalise share.version, make the coordinators' topics and a topic of three partitions; return its id."""
+    """Make the coordinators' topics and a topic of three partitions; return its id."""
     topic_id = orders_and_states(broker)
     create_offsets_topic(broker)
-    finalise(broker)
     return topic_id
-
-
-def finalise(broker: InProcessBroker) -> None:
-    """Let share.version be finalised, as `kafka-features upgrade` does it."""
-    update = UpdateFeaturesRequest.FeatureUpdate(feature="share.version", max_version_level=1, upgrade_type=1)
-    answer = broker.ask(UpdateFeaturesRequest(timeout_ms=1_000, feature_updates=[update]), 2)
-    assert answer.error_code == E.NONE, answer
 
 
 def heartbeat_request(

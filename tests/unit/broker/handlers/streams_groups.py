@@ -3,7 +3,6 @@
 from typing import Any
 
 from protocol.errors import ErrorCode as E
-from protocol.messages.features import UpdateFeaturesRequest
 from protocol.messages.streams_groups import KeyValue, StreamsGroupHeartbeatRequest, TopicInfo
 from tests.support.broker import InProcessBroker
 from tests.support.groups import create_offsets_topic
@@ -20,10 +19,7 @@ Subtopology = Topology.Subtopology
 
 
 def with_streams_groups(broker: InProcessBroker) -> None:
-    """Finalise streams.version, and create the topics that the application needs from others."""
-    feature = UpdateFeaturesRequest.FeatureUpdate(feature="streams.version", max_version_level=1, upgrade_type=1)
-    answer = broker.ask(UpdateFeaturesRequest(timeout_ms=1_000, feature_updates=[feature]), 2)
-    assert answer.error_code == E.NONE
+    """Create the topics that the application needs from others."""
     create_offsets_topic(broker)
     broker.create_topic("lines", partitions=2)
 

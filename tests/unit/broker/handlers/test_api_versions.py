@@ -2,6 +2,7 @@
 
 import pytest
 
+from config.release_versions import NEWEST
 from dev.serving import every_version, serves
 from protocol.codec import decode
 from protocol.errors import ErrorCode as E
@@ -121,7 +122,7 @@ def test_features_from_level_0_are_for_those_who_can_read_them(
     answer = broker.ask(NAMED, version)
     assert {feature.name for feature in answer.supported_features} == supported
     finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-    assert finalized == {"metadata.version": 25, "kraft.version": 1, "transaction.version": 2, "group.version": 1}
+    assert finalized == {**NEWEST.levels, "kraft.version": 1}
     assert answer.finalized_features_epoch == broker.server.metadata.image.end_offset - 1
 
 

@@ -27,7 +27,6 @@ def paths(tmp_path: Path) -> list[str]:
 @pytest.fixture
 def broker(paths: list[str]) -> Iterator[InProcessBroker]:
     with running_broker(Path(paths[0]), log_dirs=",".join(paths)) as broker:
-        finalise(broker, CORDONED_SINCE)
         yield broker
 
 
@@ -186,11 +185,13 @@ def test_a_directory_that_is_no_longer_in_log_dirs_is_passed_over(
 
 
 class TestAtALevelWithoutIt:
-    """The metadata.version of a new directory is 25."""
+    """The metadata.version of the directory is 25."""
 
     @pytest.fixture
     def broker(self, paths: list[str]) -> Iterator[InProcessBroker]:
-        with running_broker(Path(paths[0]), log_dirs=",".join(paths), cordoned_log_dirs=paths[0]) as broker:
+        with running_broker(
+            Path(paths[0]), log_dirs=",".join(paths), ottla_release_version="4.0", cordoned_log_dirs=paths[0]
+        ) as broker:
             yield broker
 
     def test_the_file_counts_for_this_broker_and_is_not_told(self, broker: InProcessBroker) -> None:
@@ -211,6 +212,8 @@ class TestAtALevelWithoutIt:
 
 
 def test_where_the_file_cordons_all_at_a_level_without_it_the_first_directory_is_taken(paths: list[str]) -> None:
-    with running_broker(Path(paths[0]), log_dirs=",".join(paths), cordoned_log_dirs="*") as broker:
+    with running_broker(
+        Path(paths[0]), log_dirs=",".join(paths), ottla_release_version="4.0", cordoned_log_dirs="*"
+    ) as broker:
         broker.create_topic("orders", partitions=2)
         assert places(broker, "orders") == ["one", "one"]

@@ -21,7 +21,7 @@ from tests.support.share_groups import (
     ShareMember,
     acquired,
     codes,
-    enable_share_groups,
+    keep_states_in_memory,
 )
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -32,7 +32,7 @@ UNKNOWN = bytes.fromhex("00112233445566778899aabbccddeeff")
 @pytest.fixture
 def persister(broker: InProcessBroker) -> InMemoryPersister:
     """The broker serves share groups."""
-    return enable_share_groups(broker)
+    return keep_states_in_memory(broker)
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def test_the_last_request_of_a_session_gives_everything_back(broker: InProcessBr
 @serves(ShareFetchRequest, E.SHARE_SESSION_LIMIT_REACHED, versions=[1, 2])
 def test_too_many_sessions(tmp_path: Path) -> None:
     with running_broker(tmp_path, group_share_max_share_sessions=2) as broker:
-        enable_share_groups(broker)
+        keep_states_in_memory(broker)
         topic_id = broker.create_topic("jobs")
         members = [ShareMember(broker, topic_id, member_id=f"{number}") for number in range(3)]
         assert [member.fetch().error_code for member in members[:2]] == [E.NONE, E.NONE]
@@ -437,7 +437,7 @@ def test_after_a_restart_nothing_accepted_comes_again(broker: InProcessBroker, j
     assert codes(anna.acknowledge({(jobs, 0): [(2, 3, ACCEPT), (5, 5, RELEASE)]})) == [E.NONE, E.NONE]
     kept = broker.server.share_delivery.persister
     broker.restart()
-    enable_share_groups(broker)
+    keep_states_in_memory(broker)
     broker.server.share_delivery.persister = kept
     bert = ShareMember(broker, jobs, member_id="bert")
     # The broker's stop has closed the member's connection, and with it the session.
@@ -446,8 +446,8 @@ def test_after_a_restart_nothing_accepted_comes_again(broker: InProcessBroker, j
 
 @serves(ShareFetchRequest, E.UNSUPPORTED_VERSION, versions=[2])
 @serves(ShareAcknowledgeRequest, E.UNSUPPORTED_VERSION, versions=[2])
+@pytest.mark.settings(ottla_release_version="4.0")
 def test_a_cluster_without_share_groups(broker: InProcessBroker) -> None:
-    enable_share_groups(broker, level=0)
     anna = ShareMember(broker)
     assert anna.fetch().error_code == E.UNSUPPORTED_VERSION
     assert anna.acknowledge({}).error_code == E.UNSUPPORTED_VERSION

@@ -15,7 +15,7 @@ from protocol.messages.share_group_offsets import (
 from protocol.records.cluster_metadata import PartitionChangeRecord
 from protocol.schema import NO_UUID
 from tests.support.broker import InProcessBroker
-from tests.unit.broker.handlers.share_groups import G, finalise, joined, left, with_share_groups
+from tests.unit.broker.handlers.share_groups import G, joined, left, with_share_groups
 from tests.unit.broker.handlers.share_states import write
 
 
@@ -103,7 +103,6 @@ def test_what_is_not_there_is_described_without_an_offset(broker: InProcessBroke
 @serves(AlterShareGroupOffsetsRequest, E.NOT_COORDINATOR, versions=[0])
 @serves(DeleteShareGroupOffsetsRequest, E.NOT_COORDINATOR, versions=[0])
 def test_without_a_coordinator_there_are_no_offsets(broker: InProcessBroker) -> None:
-    finalise(broker)
     for version in (0, 1):
         assert describe(broker, version=version, all_topics=True).error_code == E.NOT_COORDINATOR
     assert alter(broker).error_code == E.NOT_COORDINATOR

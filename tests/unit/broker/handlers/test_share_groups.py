@@ -11,7 +11,6 @@ from tests.support.groups import commit_request
 from tests.unit.broker.handlers.share_groups import (
     G,
     describe,
-    finalise,
     heartbeat,
     heartbeat_request,
     joined,
@@ -98,7 +97,6 @@ def test_a_group_is_described(broker: InProcessBroker, orders: bytes) -> None:
 @serves(ShareGroupHeartbeatRequest, E.NOT_COORDINATOR, versions=[1])
 @serves(ShareGroupDescribeRequest, E.NOT_COORDINATOR, versions=[1])
 def test_without_a_coordinator_there_is_no_group(broker: InProcessBroker) -> None:
-    finalise(broker)
     assert heartbeat(broker).error_code == E.NOT_COORDINATOR
     assert describe(broker)[0].error_code == E.NOT_COORDINATOR
 
@@ -138,7 +136,6 @@ def test_a_group_is_deleted_with_the_states_of_its_partitions(broker: InProcessB
 def test_a_group_outlives_a_restart(broker: InProcessBroker, orders: bytes) -> None:
     before = joined(broker)
     broker.restart()
-    finalise(broker)
     broker.wait_until(lambda: describe(broker)[0].error_code == E.NONE)
     answer = heartbeat(broker, epoch=before.member_epoch, topics=["orders"])
     assert (answer.error_code, answer.member_epoch, answer.assignment) == (

@@ -178,9 +178,6 @@ def test_who_is_not_the_member_is_refused(broker: InProcessBroker, version: int)
 @serves(StreamsGroupHeartbeatRequest, E.NOT_COORDINATOR)
 @every_version(StreamsGroupHeartbeatRequest)
 def test_without_the_coordinators_topic_nobody_joins(broker: InProcessBroker, version: int) -> None:
-    feature = UpdateFeaturesRequest.FeatureUpdate(feature="streams.version", max_version_level=1, upgrade_type=1)
-    broker.ask(UpdateFeaturesRequest(timeout_ms=1_000, feature_updates=[feature]), 2)
-
     assert broker.ask(heartbeat(), version).error_code == E.NOT_COORDINATOR
 
 
@@ -258,14 +255,16 @@ def test_a_broker_may_serve_no_streams_groups(broker: InProcessBroker) -> None:
     assert [group.error_code for group in broker.ask(asked, 1).groups] == [E.UNSUPPORTED_VERSION]
 
 
-def test_the_feature_is_off_in_a_new_directory_and_stays_on_over_a_start(tmp_path: Path) -> None:
+def test_the_feature_is_off_in_an_older_directory_and_stays_on_over_a_start(tmp_path: Path) -> None:
     def level(broker: InProcessBroker) -> dict[str, int]:
         answer = broker.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
         return {one.name: one.max_version_level for one in answer.finalized_features}
 
-    with running_broker(tmp_path, **SETTINGS) as broker:
+    with running_broker(tmp_path, ottla_release_version="4.0", **SETTINGS) as broker:
         assert "streams.version" not in level(broker)
         assert broker.ask(heartbeat(), 1).error_code == E.UNSUPPORTED_VERSION
+        update = UpdateFeaturesRequest.FeatureUpdate(feature="streams.version", max_version_level=1, upgrade_type=1)
+        assert broker.ask(UpdateFeaturesRequest(feature_updates=[update]), 2).error_code == E.NONE
         with_streams_groups(broker)
         joined(broker)
     with running_broker(tmp_path, **SETTINGS) as broker:

@@ -8,6 +8,7 @@ import pytest
 from broker.raft.formatting import format_directories
 from broker.runtime.clock import SystemIds
 from config.listeners import Listener
+from config.release_versions import NEWEST
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.api_versions import ApiVersionsRequest
@@ -47,7 +48,7 @@ def update(
 @every_version(UpdateFeaturesRequest)
 def test_a_feature_may_get_the_level_that_it_has(broker: InProcessBroker, version: int) -> None:
     finalized = {one.name: one.max_version_level for one in broker.ask(NAMED, 3).finalized_features}
-    assert finalized == {"metadata.version": 25, "transaction.version": 2, "group.version": 1, "kraft.version": 1}
+    assert finalized == {**NEWEST.levels, "kraft.version": 1}
     answer = update(broker, version, *finalized.items())
     assert (answer.error_code, answer.error_message) == (E.NONE, None)
     assert [(result.feature, result.error_code, result.error_message) for result in answer.results] == (
@@ -63,7 +64,7 @@ def test_a_feature_may_get_the_level_that_it_has(broker: InProcessBroker, versio
     [
         ("metadata.version", 34, UPGRADE, "Local controller 1 only supports versions 7-33"),
         ("metadata.version", 6, SAFE_DOWNGRADE, "only supports versions 7-33"),
-        ("metadata.version", 24, UPGRADE, "Can't downgrade"),
+        ("metadata.version", 32, UPGRADE, "Can't downgrade"),
         ("metadata.version", -1, UPGRADE, "cannot be less than 0"),
         ("kraft.version", 2, UPGRADE, "only supports versions 0-1"),
         ("transaction.version", 3, UPGRADE, "only supports versions 0-2"),
@@ -91,24 +92,24 @@ def test_no_other_level_is_finalised_and_the_sentence_says_why(
     ],
 )
 def test_metadata_is_never_lost(broker: InProcessBroker, upgrade_type: int, why: str) -> None:
-    answer = update(broker, 2, ("metadata.version", 22), upgrade_type=upgrade_type)
+    answer = update(broker, 2, ("metadata.version", 32), upgrade_type=upgrade_type)
     assert answer.error_code == E.INVALID_UPDATE_VERSION
-    assert answer.error_message.endswith(f": Unsupported metadata.version downgrade from 25 to 22. {why}")
+    assert answer.error_message.endswith(f": Unsupported metadata.version downgrade from 33 to 32. {why}")
 
 
-def test_the_metadata_version_goes_up_and_down_where_nothing_is_lost_and_stays_over_a_restart(
-    broker: InProcessBroker,
-) -> None:
-    assert update(broker, 2, ("metadata.version", 23), upgrade_type=SAFE_DOWNGRADE).error_code == E.NONE
-    assert finalised(broker)["metadata.version"] == 23
-    assert update(broker, 2, ("metadata.version", 33)).error_code == E.NONE
-    broker.restart()
-    assert finalised(broker)["metadata.version"] == 33
-    broker.create_topic("made-after-it")
-    broker.restart()
-    assert [topic.name for topic in broker.ask(MetadataRequest(topics=None), 12).topics] == ["made-after-it"]
+def test_the_metadata_version_goes_up_and_down_where_nothing_is_lost_and_stays_over_a_restart(tmp_path: Path) -> None:
+    with running_broker(tmp_path, ottla_release_version="4.0") as broker:
+        assert update(broker, 2, ("metadata.version", 23), upgrade_type=SAFE_DOWNGRADE).error_code == E.NONE
+        assert finalised(broker)["metadata.version"] == 23
+        assert update(broker, 2, ("metadata.version", 33)).error_code == E.NONE
+    with running_broker(tmp_path) as broker:
+        assert finalised(broker)["metadata.version"] == 33
+        broker.create_topic("made-after-it")
+        broker.restart()
+        assert [topic.name for topic in broker.ask(MetadataRequest(topics=None), 12).topics] == ["made-after-it"]
 
 
+@pytest.mark.settings(ottla_release_version="4.0")
 def test_eligible_leaders_need_a_metadata_version_and_one_min_insync_replicas(broker: InProcessBroker) -> None:
     eligible = ("eligible.leader.replicas.version", 1)
     assert update(broker, 2, eligible).error_code == E.NONE
@@ -132,9 +133,10 @@ def test_eligible_leaders_need_a_metadata_version_and_one_min_insync_replicas(br
     ("feature", "level", "why"),
     [
         ("kraft.version", 0, "Can't downgrade the version of this feature."),
-        ("metadata.version", 26, "Can't downgrade to a newer version."),
+        ("share.version", 2, "Can't downgrade to a newer version."),
     ],
 )
+@pytest.mark.settings(ottla_release_version="4.3")
 def test_a_downgrade_goes_down(broker: InProcessBroker, feature: str, level: int, why: str) -> None:
     answer = update(broker, 2, (feature, level), upgrade_type=SAFE_DOWNGRADE)
     assert answer.error_code == E.INVALID_UPDATE_VERSION
@@ -216,6 +218,6 @@ def test_an_update_that_is_only_validated_changes_nothing(broker: InProcessBroke
 
 @pytest.mark.parametrize("upgrade_type", [0, 4])
 def test_there_are_three_upgrade_types(broker: InProcessBroker, upgrade_type: int) -> None:
-    answer = update(broker, 2, ("metadata.version", 25), upgrade_type=upgrade_type)
+    answer = update(broker, 2, ("metadata.version", 33), upgrade_type=upgrade_type)
     assert answer.error_code == E.INVALID_UPDATE_VERSION
     assert "does not support the given upgrade type" in answer.error_message

@@ -13,6 +13,7 @@ from broker.runtime.manual_clock import ManualClock
 from broker.runtime.worker_thread import Flusher
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
+from config.release_versions import NEWEST
 from storage.checkpoints import read_meta_properties
 from storage.errors import StorageError
 from storage.files import FileSystem
@@ -76,6 +77,7 @@ class MetadataNode:
                 ids=self.ids,
                 now_ms=self.clock.now_ms(),
                 date="today",
+                release_version=self.settings.ottla_release_version or NEWEST,
             )[self.directory]
         self.directory_id = properties.directory_id
         self.metadata = MetadataCache()

@@ -9,7 +9,7 @@ from protocol.errors import ErrorCode as E
 from tests.support.altered_configs import configure
 from tests.support.broker import InProcessBroker
 from tests.support.metrics import now, scrape, shown, up
-from tests.support.share_groups import ShareMember, acquired, codes, enable_share_groups
+from tests.support.share_groups import ShareMember, acquired, codes, keep_states_in_memory
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 LOCK_MS = 30_000
@@ -22,7 +22,7 @@ PARTITIONS = "kafka_server_sharepartitionmetrics"
 
 @pytest.fixture
 def jobs(broker: InProcessBroker) -> bytes:
-    enable_share_groups(broker)
+    keep_states_in_memory(broker)
     topic_id = broker.create_topic("jobs")
     configure(broker, ConfigResource.GROUP, "workers", "share.auto.offset.reset", "earliest")
     return topic_id

@@ -11,6 +11,7 @@ from broker.raft.quorum import Quorum
 from broker.raft.snapshots import encode_snapshot
 from broker.runtime.clock import SystemIds
 from config.listeners import Listener
+from config.release_versions import NEWEST, read_release_version
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord
 from protocol.records.control_records import KRaftVersion, KRaftVoters
 from storage.checkpoints import format_id, read_meta_properties
@@ -20,7 +21,7 @@ from tests.unit.broker.metadata.metadata_node import CountedIds, MetadataNode
 FIRST_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 
 
-def format_them(*directories, files=None, cluster_id=None):
+def format_them(*directories, files=None, cluster_id=None, release_version=NEWEST):
     return format_directories(
         files or FileSystem(),
         [str(directory) for directory in directories],
@@ -31,7 +32,12 @@ def format_them(*directories, files=None, cluster_id=None):
         ids=CountedIds(),
         now_ms=5,
         date="Fri Nov 20 10:23:46 UTC 2026",
+        release_version=release_version,
     )
+
+
+def levels(*features):
+    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in features]
 
 
 def test_all_directories_belong_to_one_cluster_and_each_has_an_id(tmp_path):
@@ -55,7 +61,7 @@ def test_a_directory_that_is_added_joins_the_cluster(tmp_path):
 def test_the_first_snapshot_names_this_node_as_the_voter(tmp_path):
     formatted = format_them(tmp_path)
 
-    header, footer = decode_batches(memoryview((tmp_path / FIRST_SNAPSHOT).read_bytes()))
+    header, _, footer = decode_batches(memoryview((tmp_path / FIRST_SNAPSHOT).read_bytes()))
     _, version, voters = header.control_records
     assert version == KRaftVersion(kraft_version=1)
     (voter,) = voters.voters
@@ -65,60 +71,68 @@ def test_the_first_snapshot_names_this_node_as_the_voter(tmp_path):
     assert len(footer.control_records) == 1
 
 
-def test_a_new_cluster_begins_at_metadata_version_25_and_transaction_version_2(tmp_path):
+def test_a_new_cluster_begins_with_the_levels_of_kafka_4_4(tmp_path):
     format_them(tmp_path)
-    expected = [
-        FeatureLevelRecord(name="metadata.version", feature_level=25),
-        FeatureLevelRecord(name="transaction.version", feature_level=2),
-        FeatureLevelRecord(name="group.version", feature_level=1),
+
+    assert read_bootstrap(FileSystem(), str(tmp_path)) == [
+        *levels(
+            ("metadata.version", 33),
+            ("eligible.leader.replicas.version", 1),
+            ("group.version", 1),
+            ("share.version", 2),
+            ("streams.version", 1),
+            ("transaction.version", 2),
+        ),
+        ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1"),
     ]
 
-    assert read_bootstrap(FileSystem(), str(tmp_path)) == expected
-    (tmp_path / "bootstrap.checkpoint").unlink()
-    assert read_bootstrap(FileSystem(), str(tmp_path)) == expected
 
+def test_a_new_cluster_begins_with_the_levels_of_the_release_that_is_wanted(tmp_path):
+    format_them(tmp_path, release_version=read_release_version("4.0"))
 
-def test_a_new_cluster_may_begin_with_the_records_in_the_snapshot_before_the_first_offset(tmp_path):
-    """Kafka 4.4 formats no bootstrap.checkpoint. A Kafka that takes over reads the log, not this snapshot."""
-    format_them(tmp_path)
-    (tmp_path / "bootstrap.checkpoint").unlink()
-    records = [FeatureLevelRecord(name="metadata.version", feature_level=33)]
-    content = encode_snapshot(
-        [(record, 0) for record in records],
-        quorum=Quorum(),
-        epoch=0,
-        last_contained_timestamp_ms=0,
-        now_ms=1,
+    assert read_bootstrap(FileSystem(), str(tmp_path)) == levels(
+        ("metadata.version", 25), ("group.version", 1), ("transaction.version", 2)
     )
-    (tmp_path / FIRST_SNAPSHOT).chmod(0o600)
-    (tmp_path / FIRST_SNAPSHOT).write_bytes(content)
 
+
+def test_the_first_records_go_into_the_log_once(tmp_path):
+    """A Kafka that takes over reads the log, not the snapshot before the first offset."""
     for _ in range(2):
         node = MetadataNode(tmp_path, node_id=3)
         assert node.image.features.metadata_version == 33
         node.stop()
+
     (log,) = tmp_path.glob("__cluster_metadata-0/*.log")
     written = [record for batch in decode_batches(memoryview(log.read_bytes())) for record in batch.records]
-    assert [record for record in written if isinstance(record, FeatureLevelRecord)] == records
+    features = [(one.name, one.feature_level) for one in written if isinstance(one, FeatureLevelRecord)]
+    assert features == list(NEWEST.levels.items())
+
+
+def test_a_directory_that_kafka_before_4_4_has_formatted_begins_with_the_records_beside_the_log(tmp_path):
+    format_them(tmp_path)
+    records = levels(("metadata.version", 25), ("group.version", 1))
+    write_bootstrap(tmp_path, records)
+
+    assert read_bootstrap(FileSystem(), str(tmp_path)) == records
+
+
+def write_bootstrap(directory, records):
+    content = encode_snapshot(
+        [(record, 0) for record in records], quorum=Quorum(), epoch=0, last_contained_timestamp_ms=0, now_ms=1
+    )
+    (directory / "bootstrap.checkpoint").write_bytes(content)
 
 
 def test_a_directory_that_was_formatted_for_a_kafka_too_new_is_refused(tmp_path):
-    records = [(FeatureLevelRecord(name="metadata.version", feature_level=34), 0)]
-    content = encode_snapshot(records, quorum=Quorum(), epoch=0, last_contained_timestamp_ms=0, now_ms=1)
-    (tmp_path / "bootstrap.checkpoint").write_bytes(content)
+    write_bootstrap(tmp_path, levels(("metadata.version", 34)))
 
     with pytest.raises(InconsistentMetadata, match=r"metadata\.version 34; up to 33"):
         read_bootstrap(FileSystem(), str(tmp_path))
 
 
 def test_a_bootstrap_with_eligible_leaders_fixes_the_minimum_in_sync(tmp_path):
-    features = [
-        FeatureLevelRecord(name="metadata.version", feature_level=30),
-        FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
-    ]
-    records = [(feature, 0) for feature in features]
-    content = encode_snapshot(records, quorum=Quorum(), epoch=0, last_contained_timestamp_ms=0, now_ms=1)
-    (tmp_path / "bootstrap.checkpoint").write_bytes(content)
+    features = levels(("metadata.version", 30), ("eligible.leader.replicas.version", 1))
+    write_bootstrap(tmp_path, features)
 
     assert read_bootstrap(FileSystem(), str(tmp_path)) == [
         *features,
@@ -138,7 +152,6 @@ def test_a_directory_counts_as_formatted_only_when_all_of_it_is_there(tmp_path):
     format_them(tmp_path / "b", tmp_path / "a", files=Recorder())
 
     assert written == [
-        "b/bootstrap.checkpoint",
         f"b/{FIRST_SNAPSHOT}",
         "b/meta.properties",
         "a/meta.properties",

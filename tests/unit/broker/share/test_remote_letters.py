@@ -16,7 +16,7 @@ from storage.topic_partition import TopicPartition
 from tests.support.altered_configs import configure
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.leadership import OTHER, OURS, hand_over
-from tests.support.share_groups import InMemoryPersister, ShareMember, codes, enable_share_groups
+from tests.support.share_groups import InMemoryPersister, ShareMember, codes, keep_states_in_memory
 from tests.unit.broker.coordinators.brokers import Asked, Brokers, settle
 from tests.unit.broker.peers.harness import by_hand
 
@@ -205,7 +205,7 @@ def rejected(broker: InProcessBroker) -> tuple[Elsewhere, InMemoryPersister]:
     elsewhere = Elsewhere()
     assert broker.server.share_delivery is not None
     broker.server.share_delivery._remote_letters = cast(Any, elsewhere)
-    persister = enable_share_groups(broker)
+    persister = keep_states_in_memory(broker)
     topic_id = broker.create_topic("jobs")
     broker.create_topic("dlq.jobs", errors_deadletterqueue_group_enable="true")
     configure(broker, ConfigResource.GROUP, "workers", "share.auto.offset.reset", "earliest")
@@ -245,7 +245,7 @@ def test_letters_that_are_under_way_when_the_group_leaves_are_not_written_again(
 
 
 def test_records_that_are_given_up_with_the_last_session_have_letters(broker: InProcessBroker) -> None:
-    enable_share_groups(broker)
+    keep_states_in_memory(broker)
     topic_id = broker.create_topic("jobs")
     broker.create_topic("dlq.jobs", errors_deadletterqueue_group_enable="true")
     configure(broker, ConfigResource.GROUP, "workers", "share.auto.offset.reset", "earliest")
@@ -304,7 +304,7 @@ def test_a_member_has_the_controllers_create_the_queue(tmp_path: Path) -> None:
         delivery = broker.server.share_delivery
         assert delivery is not None
         delivery._controller, delivery._requests = None, cast(Any, requests)
-        enable_share_groups(broker)
+        keep_states_in_memory(broker)
         topic_id = broker.create_topic("jobs")
         configure(broker, ConfigResource.GROUP, "workers", "share.auto.offset.reset", "earliest")
         configure(broker, ConfigResource.GROUP, "workers", "errors.deadletterqueue.topic.name", "dlq.jobs")

@@ -16,7 +16,7 @@ from tests.support.broker import InProcessBroker, running_broker
 from tests.support.quotas import limit
 from tests.support.requests import produce_request
 from tests.support.sasl_client import ALICE, LISTENERS, SaslClient
-from tests.support.share_groups import ShareMember, acquired, codes, enable_share_groups, finalise
+from tests.support.share_groups import ShareMember, acquired, codes, keep_states_in_memory
 from tests.unit.broker.handlers.transactional_client import TransactionalClient, with_coordinators
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
@@ -38,7 +38,7 @@ def headers(letter: Record) -> dict[str, str]:
 
 
 def test_rejected_records_and_those_delivered_too_often_go_to_the_dead_letter_queue(broker: InProcessBroker) -> None:
-    enable_share_groups(broker)
+    keep_states_in_memory(broker)
     topic_id = broker.create_topic("jobs", partitions=2)
     broker.create_topic("dlq.jobs", errors_deadletterqueue_group_enable="true", partitions=1)
     from_the_beginning(broker)
@@ -73,7 +73,7 @@ def test_rejected_records_and_those_delivered_too_often_go_to_the_dead_letter_qu
 
 def test_a_dead_letter_queue_is_created_where_the_broker_may(tmp_path: Path) -> None:
     with running_broker(tmp_path, errors_deadletterqueue_auto_create_topics_enable="true") as broker:
-        enable_share_groups(broker)
+        keep_states_in_memory(broker)
         topic_id = broker.create_topic("jobs")
         from_the_beginning(broker)
         configure(broker, ConfigResource.GROUP, "workers", "errors.deadletterqueue.topic.name", "dlq.new")
@@ -94,7 +94,7 @@ def test_a_dead_letter_queue_is_created_where_the_broker_may(tmp_path: Path) -> 
     ids=["there is none, and none may be created", "the prefix is another", "the topic does not allow it"],
 )
 def test_records_are_archived_even_if_they_cannot_be_copied(broker: InProcessBroker, name: str, made: bool) -> None:
-    persister = enable_share_groups(broker)
+    persister = keep_states_in_memory(broker)
     topic_id = broker.create_topic("jobs")
     if made:
         broker.create_topic(name, errors_deadletterqueue_group_enable=str(name != "dlq.refused").lower())
@@ -110,7 +110,7 @@ def test_records_are_archived_even_if_they_cannot_be_copied(broker: InProcessBro
 
 
 def test_many_dead_letters_are_cut_to_the_size_of_a_message(broker: InProcessBroker) -> None:
-    enable_share_groups(broker)
+    keep_states_in_memory(broker)
     topic_id = broker.create_topic("jobs")
     broker.create_topic("dlq.jobs", errors_deadletterqueue_group_enable="true", max_message_bytes=4_000)
     from_the_beginning(broker)
@@ -128,7 +128,7 @@ def test_many_dead_letters_are_cut_to_the_size_of_a_message(broker: InProcessBro
 
 
 def test_records_of_aborted_transactions_are_left_out_for_a_group_that_reads_committed(broker: InProcessBroker) -> None:
-    enable_share_groups(broker)
+    keep_states_in_memory(broker)
     with_coordinators(broker)
     topic_id = broker.create_topic("orders")
     for group in ("committed", "all"):
@@ -158,7 +158,7 @@ def test_records_of_aborted_transactions_are_left_out_for_a_group_that_reads_com
 
 @pytest.mark.settings(**AUTHORIZER, **LISTENERS, super_users="User:ANONYMOUS")
 def test_members_need_the_right_to_read_group_and_topic(broker: InProcessBroker) -> None:
-    enable_share_groups(broker)
+    keep_states_in_memory(broker)
     topic_id = broker.create_topic("jobs")
     from_the_beginning(broker)
     broker.produce("jobs", b"a")
@@ -177,7 +177,7 @@ def test_members_need_the_right_to_read_group_and_topic(broker: InProcessBroker)
 
 
 def test_a_member_above_its_quota_gets_nothing_and_loses_nothing(broker: InProcessBroker) -> None:
-    enable_share_groups(broker)
+    keep_states_in_memory(broker)
     topic_id = broker.create_topic("jobs")
     from_the_beginning(broker)
     for _ in range(30):
@@ -202,7 +202,7 @@ def test_a_member_above_its_quota_gets_nothing_and_loses_nothing(broker: InProce
 
 def test_ten_thousand_sessions_are_refused_and_nothing_is_kept_of_them(tmp_path: Path) -> None:
     with running_broker(tmp_path, group_share_max_share_sessions=10) as broker:
-        enable_share_groups(broker)
+        keep_states_in_memory(broker)
         topic_id = broker.create_topic("jobs")
         member = ShareMember(broker)
         found = []
@@ -221,7 +221,6 @@ def test_ten_thousand_sessions_are_refused_and_nothing_is_kept_of_them(tmp_path:
 
 def test_the_share_coordinator_keeps_the_state_through_a_restart(tmp_path: Path) -> None:
     with running_broker(tmp_path, share_coordinator_state_topic_num_partitions=1) as broker:
-        finalise(broker, 2)
         topic_id = broker.create_topic("jobs")
         from_the_beginning(broker)
         broker.produce("jobs", *[b"x"] * 10)
@@ -241,7 +240,6 @@ def test_the_share_coordinator_keeps_the_state_through_a_restart(tmp_path: Path)
         assert delivered() == [(0, 9, 1)]
         assert codes(anna.acknowledge({(topic_id, 0): [(0, 4, ACCEPT), (6, 6, REJECT)]})) == [E.NONE, E.NONE]
         broker.restart()
-        finalise(broker, 2)
         anna = ShareMember(broker, topic_id)
         found = delivered()
         assert [(first, last) for first, last, _ in found] == [(5, 5), (7, 9)]
