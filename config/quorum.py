@@ -56,7 +56,7 @@ def controller_addresses(settings: "BrokerSettings") -> tuple[ControllerAddress,
     Raises:
         InvalidConfig: An address cannot be read.
     """
-    servers = [_address(BOOTSTRAP_SERVERS, text, text) for text in settings.controller_quorum_bootstrap_servers]
+    servers = [read_address(BOOTSTRAP_SERVERS, text, text) for text in settings.controller_quorum_bootstrap_servers]
     return (*servers, *map(_voter, settings.controller_quorum_voters))
 
 
@@ -64,10 +64,11 @@ def _voter(text: str) -> ControllerAddress:
     node_id, at, address = text.partition("@")
     if not at or re.fullmatch(r"[0-9]{1,10}", node_id) is None:
         raise InvalidConfig(VOTERS, text, "id@host:port, such as 100@controller.example:9093")
-    return _address(VOTERS, text, address)._replace(node_id=int(node_id))
+    return read_address(VOTERS, text, address)._replace(node_id=int(node_id))
 
 
-def _address(key: str, text: str, address: str) -> ControllerAddress:
+def read_address(key: str, text: str, address: str) -> ControllerAddress:
+    """Read ``host:port``, which is ``text`` or stands in it. Raises InvalidConfig, which names ``key`` and ``text``."""
     parts = re.fullmatch(_ADDRESS, address)
     if parts is None or not 0 < int(parts[3]) <= HIGHEST_PORT:
         raise InvalidConfig(key, text, f"host:port with a port from 1 to {HIGHEST_PORT}, such as controller:9093")

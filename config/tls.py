@@ -97,7 +97,7 @@ def tls_settings(listener: Listener, given: Mapping[str, str]) -> TlsSettings:
         )
     return TlsSettings(
         listener=listener.name,
-        key_store=_key_store(listener, texts),
+        key_store=_key_store(f"the listener {listener.name}", texts),
         trust_store=trust_store,
         client_auth=client_auth,
         protocols=_protocols(texts),
@@ -106,6 +106,12 @@ def tls_settings(listener: Listener, given: Mapping[str, str]) -> TlsSettings:
         may_change_names=_parsed("ssl.allow.dn.changes", texts),
         may_lose_alternative_names=_parsed("ssl.allow.san.changes", texts),
     )
+
+
+def client_stores(texts: ListenerTexts) -> tuple[Store | None, Store | None]:
+    """The key store and the trust store in the settings of a client, which needs neither. Raises SettingsError."""
+    has_key = _text("ssl.keystore.location", texts) or _secret("ssl.keystore.key", texts)
+    return _key_store("the client", texts) if has_key else None, _trust_store(texts)
 
 
 def texts_in_force(static: Mapping[str, str], dynamic: Mapping[str, str]) -> dict[str, str]:
@@ -190,7 +196,7 @@ def _type(setting: str, texts: ListenerTexts) -> str:
     return text
 
 
-def _key_store(listener: Listener, texts: ListenerTexts) -> Store:
+def _key_store(owner: str, texts: ListenerTexts) -> Store:
     type_ = _type("ssl.keystore.type", texts)
     location = _text("ssl.keystore.location", texts)
     store = Store(
@@ -204,7 +210,7 @@ def _key_store(listener: Listener, texts: ListenerTexts) -> Store:
     )
     if store.key is None and location is None:
         raise SettingsError(
-            f"the listener {listener.name} has TLS, expected its key and certificate in ssl.keystore.location (with "
+            f"{owner} has TLS, expected its key and certificate in ssl.keystore.location (with "
             "ssl.keystore.type PEM or PKCS12), or in ssl.keystore.key and ssl.keystore.certificate.chain"
         )
     if store.key is not None and location is not None:

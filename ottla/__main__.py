@@ -18,6 +18,7 @@ _COMMANDS = {
     "verify": "broker.tools.verify",
     "health": "broker.tools.health",
     "cluster": "broker.tools.cluster",
+    "features": "broker.tools.features",
     "cert": "broker.tools.cert",
     "pipeline": "pipeline.__main__",
 }

@@ -248,8 +248,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ottla",
         description="A broker that speaks Kafka's protocol.",
-        epilog="Other commands: ottla health, dump, verify, cluster, cert, pipeline, each with --help; ottla --test: a "
-        "broker for tests.",
+        epilog="Other commands: ottla health, features, dump, verify, cluster, cert, pipeline, each with --help; "
+        "ottla --test: a broker for tests.",
         formatter_class=partial(argparse.HelpFormatter, width=HELP_COLUMNS),
     )
     add_settings_options(parser)

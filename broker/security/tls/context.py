@@ -11,7 +11,7 @@ from broker.security.tls.certificate import Certificate, parse_certificate
 from broker.security.tls.der import MalformedDer
 from broker.security.tls.key_material import KeyMaterial, Unusable, as_pem
 from broker.security.tls.stores import load_key, load_trusted
-from config.tls import TlsSettings
+from config.tls import Store, TlsSettings
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -47,15 +47,31 @@ def load(settings: TlsSettings, now_ms: int) -> Loaded:
     _choose_versions_and_ciphers(context, settings)
     _load_key(context, key)
     context.verify_mode = _VERIFY[settings.client_auth]
-    if trusted:
-        # As in Java, whoever is trusted need not have a root of its own behind it.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        try:
-            context.load_verify_locations(cadata=as_pem(trusted).decode())
-        except ssl.SSLError as error:
-            assert settings.trust_store is not None
-            raise Unusable(f"the certificates of {settings.trust_store.setting} are none: {_words(error)}") from None
+    if settings.trust_store is not None:
+        _trust(context, settings.trust_store, trusted)
     return Loaded(context, certificates[0], key, trusted)
+
+
+def load_client(trust_store: Store | None, key_store: Store | None, *, checks_host: bool) -> ssl.SSLContext:
+    """The context of a client that trusts ``trust_store``, or else the system's certificates. Raises `Unusable`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = checks_host
+    if trust_store is None:
+        context.load_default_certs()
+    else:
+        _trust(context, trust_store, load_trusted(trust_store))
+    if key_store is not None:
+        _load_key(context, load_key(key_store))
+    return context
+
+
+def _trust(context: ssl.SSLContext, store: Store, trusted: tuple[bytes, ...]) -> None:
+    # As in Java, whoever is trusted need not have a root of its own behind it.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cadata=as_pem(trusted).decode())
+    except ssl.SSLError as error:
+        raise Unusable(f"the certificates of {store.setting} are none: {_words(error)}") from None
 
 
 def _parsed(der: bytes, setting: str) -> Certificate:
