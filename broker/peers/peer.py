@@ -76,17 +76,21 @@ class Peer:
         With one, nothing is asked before. Where there is no connection, the request waits for the next attempt to make
         one, which begins when the back-off is over, and fails if that fails.
 
+        ``timeout_ms`` is the time of each step, as in Kafka: of the connection, of ApiVersions, and of the request from
+        when it is sent. Over a slow line their sum may be more than any of them.
+
         A request that is cancelled leaves the connection to the others: its answer is dropped when it comes. If none
         comes within the request's time, the connection is closed as for any other request.
 
         Raises `PeerError`, and `Unencodable`.
         """
-        deadline_ms = self._deadline_ms(timeout_ms)
-        connection = await self._connected(deadline_ms)
+        connection = await self._connected(self._deadline_ms(timeout_ms))
         if version is None:
-            version = await self._newest_version(connection, type(request), deadline_ms)
+            version = await self._newest_version(connection, type(request), self._deadline_ms(timeout_ms))
         decode = partial(decode_response, answer, version)
-        answered: asyncio.Future[Answer] = connection.send(request, version, decode, deadline_ms, largest_answer_bytes)
+        answered: asyncio.Future[Answer] = connection.send(
+            request, version, decode, self._deadline_ms(timeout_ms), largest_answer_bytes
+        )
         return await answered
 
     async def versions(self, *, timeout_ms: int | None = None) -> NodeVersions:

@@ -185,6 +185,20 @@ async def test_a_request_that_is_not_answered_in_time_closes_the_connection() ->
 
 
 @by_hand
+async def test_a_requests_time_begins_when_it_is_sent_whatever_the_versions_took() -> None:
+    async with peer() as it:
+        asked = await it.find_coordinator()
+        await it.advance(REQUEST_TIMEOUT_MS - 1)
+        it.wire.answer(0, versions(find_coordinator=(0, 6)))
+        await it.settle()
+        await it.advance(REQUEST_TIMEOUT_MS - 1)
+        assert not asked.done()
+        await it.advance(1)
+        with pytest.raises(PeerTimedOut, match="did not answer FindCoordinator version 6 within 30000 ms"):
+            await asked
+
+
+@by_hand
 async def test_each_request_has_its_own_time_and_the_others_lose_the_connection_with_it() -> None:
     async with peer() as it:
         patient = await it.fetch()
