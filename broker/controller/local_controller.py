@@ -167,7 +167,8 @@ class LocalController:
     def heartbeat(self, heartbeat: Heartbeat, then: Callable[[HeartbeatAnswer], None]) -> None:
         """A broker that asks to stop is fenced, and may stop once that is durable.
 
-        If other brokers are active, it hands its leaderships over first, and they must know that before it stops.
+        If other brokers are active, it hands its leaderships over first and leaves the ISRs, and they must know that
+        before it stops. The controller stops with it, so they could not learn it later, whatever the broker led.
         """
         broker = self.image.cluster.brokers[self.node_id]
         if not heartbeat.wants_shutdown:
@@ -182,21 +183,13 @@ class LocalController:
         self, broker: RegisterBrokerRecord, sessions: BrokerSessions, then: Callable[[HeartbeatAnswer], None]
     ) -> None:
         from broker.controller.broker_changes import begin_controlled_shutdown, fence
-        from broker.controller.broker_sessions import BrokerState, next_state, state_of
 
         view = self.view()
         active = [broker_id for broker_id in self.others if view.is_active(broker_id)]
-        state = next_state(
-            state_of(broker),
-            wants_fence=not active,  # with no other broker there is nothing to hand over
-            wants_shutdown=True,
-            is_caught_up=True,
-            leads_anything=lambda: view.leads_anything(broker.broker_id),
-            is_shutdown_known=lambda: sessions.is_shutdown_known(
-                broker.broker_id, active, end_offset=self.end_offset, high_watermark=self.high_watermark
-            ),
+        is_known = broker.in_controlled_shutdown and sessions.is_shutdown_known(
+            broker.broker_id, active, end_offset=self.end_offset, high_watermark=self.high_watermark
         )
-        if state is BrokerState.SHUTDOWN_NOW:
+        if is_known or not active:
             answer = HeartbeatAnswer(True, is_fenced=True, should_shut_down=True)
             self.append(fence(view, broker), lambda: then(answer))
             return

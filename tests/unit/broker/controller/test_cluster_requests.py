@@ -221,6 +221,50 @@ def test_the_own_broker_hands_its_leaderships_over_before_it_stops():
     assert cluster.image.cluster.brokers[OWN].fenced
 
 
+def test_the_own_broker_that_leads_nothing_stops_once_every_active_broker_knows_that_it_left_the_isr():
+    """Nobody could tell them afterwards: their producers with acks=all would wait for the broker until it is back."""
+    cluster = Cluster()
+    second, third = cluster.broker(2), cluster.broker(3)
+    cluster.topic("orders", [2, OWN, 3])
+
+    assert states(cluster.own_heartbeat(wants_shutdown=True)) == (True, False, False)
+    assert cluster.leader_and_isr() == (2, 0, [2, 3])
+    assert cluster.alter_isr([2, OWN, 3]).error_code == E.INELIGIBLE_REPLICA
+    left = cluster.log.end_offset - 1
+
+    second.heartbeat(offset=left)
+    third.heartbeat(offset=left - 1)
+    assert not cluster.own_heartbeat(wants_shutdown=True).should_shut_down
+    third.heartbeat(offset=left)
+    assert cluster.own_heartbeat(wants_shutdown=True).should_shut_down
+
+
+def test_the_own_broker_stops_once_the_others_know_what_has_changed_before():
+    """Here the topic of a moment ago, in whose ISR the broker is not: the other broker leads it."""
+    cluster = Cluster()
+    second = cluster.broker(2)
+    cluster.topic("orders", [2])
+    created = cluster.log.end_offset - 1
+
+    assert not cluster.own_heartbeat(wants_shutdown=True).should_shut_down
+    second.heartbeat(offset=created)
+    assert not cluster.own_heartbeat(wants_shutdown=True).should_shut_down
+    second.heartbeat()
+    assert cluster.own_heartbeat(wants_shutdown=True).should_shut_down
+
+
+def test_the_own_broker_waits_for_no_broker_that_is_fenced_or_stops_too():
+    cluster = Cluster()
+    second, third = cluster.broker(2), cluster.broker(3)
+    cluster.topic("orders", [2, OWN])
+    assert not cluster.own_heartbeat(wants_shutdown=True).should_shut_down
+
+    second.heartbeat(offset=0, shutdown=True)
+    assert not cluster.own_heartbeat(wants_shutdown=True).should_shut_down
+    third.heartbeat(offset=0, fence=True)
+    assert cluster.own_heartbeat(wants_shutdown=True).should_shut_down
+
+
 def test_the_own_broker_stops_at_once_where_no_other_broker_is_active():
     cluster = Cluster()
     cluster.broker(2).heartbeat(shutdown=True)
