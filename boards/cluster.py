@@ -211,10 +211,11 @@ CLUSTER: Final = Board(
                 ),
                 lines(
                     "Fenced for silence, and unclean elections",
-                    "An unclean leader may lack records that were acknowledged.",
+                    "A leader that was out of sync may lack acknowledged records; the last leader in sync, only what its "
+                    "machine lost with its power.",
                     Unit.COUNT,
                     Query(of(f"{_CONTROLLER}_timedoutbrokerheartbeatcount"), "brokers fenced for their silence"),
-                    Query(of("kafka_controller_controllerstats_uncleanleaderelections_total"), "unclean elections"),
+                    Query(of("ottla_controller_unclean_elections_total"), "elected unclean: {{leader}}"),
                 ),
                 lines(
                     "Observers",

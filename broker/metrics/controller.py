@@ -98,7 +98,9 @@ _READINGS: Final = (
         lambda it: 0 if it.controller.sessions is None else it.controller.sessions.timed_out,
     ),
     _elections(
-        "UncleanLeaderElections", "Elected leaders that were not in sync", lambda it: it.controller.elections.unclean
+        "UncleanLeaderElections",
+        "Elected leaders that were not in sync, the last leader in sync that is back among them",
+        lambda it: it.controller.elections.unclean,
     ),
     _elections(
         "ElectionFromEligibleLeaderReplicas",
@@ -109,6 +111,12 @@ _READINGS: Final = (
 REGISTRATION_STATE: Final = _of_broker(
     "BrokerRegistrationState", "State of a registered broker: 10 fenced, 20 shutting down in order, 30 active"
 )
+UNCLEAN_ELECTIONS: Final = counter(
+    "ottla_controller_unclean_elections_total",
+    "Unclean elections by their leader: out_of_sync may lack acknowledged records; last_in_sync was the last leader in "
+    "sync, is back after a stop that was not in order, and lacks only what its machine has lost with its power",
+    "leader",
+)
 HEARTBEAT_AGE: Final = _of_broker(
     "TimeSinceLastHeartbeatReceivedMs",
     "Milliseconds since a broker's last heartbeat; 0 for this node's own, which needs none",
@@ -118,7 +126,12 @@ HEARTBEAT_AGE: Final = _of_broker(
 class Controller:
     """Reads the controller, the metadata log, its image and the survey."""
 
-    families: tuple[Family, ...] = (*[reading.family for reading in _READINGS], REGISTRATION_STATE, HEARTBEAT_AGE)
+    families: tuple[Family, ...] = (
+        *[reading.family for reading in _READINGS],
+        UNCLEAN_ELECTIONS,
+        REGISTRATION_STATE,
+        HEARTBEAT_AGE,
+    )
 
     def __init__(self, sources: MetricSources, surveyor: Surveyor) -> None:
         self._sources = sources
@@ -129,6 +142,9 @@ class Controller:
         if log is None or controller is None:
             return
         yield from read(_READINGS, _Cluster(log, controller, self._sources.metadata, self._surveyor.seen))
+        elections = controller.elections
+        unclean = {"out_of_sync": elections.out_of_sync, "last_in_sync": elections.last_in_sync}
+        yield Samples(UNCLEAN_ELECTIONS, [((leader,), number) for leader, number in unclean.items()])
         brokers = self._sources.metadata.image.cluster.brokers
         yield Samples(REGISTRATION_STATE, [((str(id_),), _state(broker)) for id_, broker in brokers.items()])
         now_ms, sessions = self._sources.clock.monotonic_ms(), controller.sessions

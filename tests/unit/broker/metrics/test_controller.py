@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
-from protocol.records.cluster_metadata import BrokerRegistrationChangeRecord
+from protocol.records.cluster_metadata import NO_LEADER, BrokerRegistrationChangeRecord, PartitionChangeRecord
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.metadata import pretend
 from tests.support.metrics import now, scrape, shown, up
@@ -88,6 +88,26 @@ def test_brokers_are_counted(broker: InProcessBroker) -> None:
             broker.server.metadata,
             BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, fenced=1, in_controlled_shutdown=1),
         )
+
+
+def test_unclean_elections_are_told_by_their_leader_and_kafkas_metric_counts_them_all(broker: InProcessBroker) -> None:
+    controller = broker.server.components.controller
+    assert controller is not None
+    topic_id = broker.create_topic("orders")
+
+    async def lead_again(last_known_elr: list[int]) -> None:
+        for leader, isr, last_known in ((NO_LEADER, [], last_known_elr), (1, [1], [])):
+            change = PartitionChangeRecord(
+                topic_id=topic_id, partition_id=0, leader=leader, isr=isr, last_known_elr=last_known
+            )
+            controller.append([change])
+
+    unclean = "ottla_controller_unclean_elections_total"
+    every = "kafka_controller_controllerstats_uncleanleaderelections_total"
+    with shown(broker, {f'{unclean}{{leader="last_in_sync"}}': up(1), every: up(1)}):
+        broker.run(lead_again([1]))
+    with shown(broker, {f'{unclean}{{leader="out_of_sync"}}': up(1), every: up(1)}):
+        broker.run(lead_again([]))
 
 
 def test_records_of_the_metadata_log_are_told_of(broker: InProcessBroker) -> None:
