@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
@@ -10,6 +11,8 @@ from config.errors import SettingsError
 from config.resources import ConfigResource
 
 log = logging.getLogger(__name__)
+
+_MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 Reconfigure = Callable[[BrokerSettings], None]
 """Takes the new settings. It changes its own state only and never calls back."""
@@ -52,6 +55,27 @@ class DynamicBrokerConfig:
         if self._take():
             for reconfigure in self._subscribers:
                 reconfigure(self.settings)
+
+    def warn_of_min_insync_replicas(self) -> None:
+        """Warn where ``min.insync.replicas`` is given to this process and a dynamic config has another value.
+
+        With eligible leader replicas (KIP-966) the cluster has one from its first start on, without a command of
+        anybody. Other settings have a dynamic config where somebody has set it, so that no warning is due; the line
+        on settings that have changed names them at each start.
+        """
+        texts, in_force = self._configs.broker_texts(), self.settings.min_insync_replicas
+        if _MIN_INSYNC_REPLICAS in texts.static and self._configs.static_settings.min_insync_replicas != in_force:
+            is_own = _MIN_INSYNC_REPLICAS in texts.dynamic_broker
+            log.warning(
+                "min.insync.replicas=%s, as it is configured here, has no effect: %s has %d in the metadata. This "
+                "changes it: kafka-configs --bootstrap-server HOST:PORT --alter --entity-type brokers %s --add-config "
+                "min.insync.replicas=%s",
+                texts.static[_MIN_INSYNC_REPLICAS],
+                "this broker" if is_own else "the cluster",
+                in_force,
+                f"--entity-name {self.settings.node_id}" if is_own else "--entity-default",
+                texts.static[_MIN_INSYNC_REPLICAS],
+            )
 
     def _take(self) -> bool:
         """Compute the settings anew; True if they have changed."""

@@ -207,6 +207,7 @@ class Startup:
             transaction_markers=self._transaction_markers,
         )
         dynamic_config.read_again()  # the image has changed while logs were loaded, and nothing was published
+        dynamic_config.warn_of_min_insync_replicas()
         loader.publish_to(publisher.publish)
         background_tasks = self._start_background_tasks(group_coordinator, removals)
         return ServerComponents(

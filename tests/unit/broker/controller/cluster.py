@@ -123,10 +123,10 @@ class Cluster:
     def image(self):
         return self.controller.image
 
-    def broker(self, broker_id, **options):
+    def broker(self, broker_id, *, previous_epoch=-1, **options):
         """A broker that has registered and is unfenced."""
         broker = self.brokers[broker_id] = Broker(self, broker_id, **options)
-        assert broker.register() is ErrorCode.NONE
+        assert broker.register(previous_epoch=previous_epoch) is ErrorCode.NONE
         broker.heartbeat()
         return broker
 

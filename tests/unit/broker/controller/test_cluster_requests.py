@@ -221,6 +221,30 @@ def test_the_own_broker_hands_its_leaderships_over_before_it_stops():
     assert cluster.image.cluster.brokers[OWN].fenced
 
 
+@pytest.mark.parametrize(
+    ("min_isr", "leads_again"), [("1", (OWN, [OWN], ())), ("2", (-1, [], (2,)))], ids=["one in sync", "two in sync"]
+)
+def test_an_own_broker_killed_while_its_standby_was_away_leads_again_unless_the_standby_is_eligible(
+    min_isr, leads_again
+):
+    """With two, the standby has all that was acknowledged, and the broker may have lost it with its power."""
+    cluster = Cluster(elr=True)
+    cluster.broker(2)
+    cluster.topic("orders", [OWN, 2], min_insync_replicas=min_isr)
+    assert cluster.brokers[2].heartbeat(shutdown=True).should_shut_down
+    epoch = cluster.brokers[2].epoch
+
+    again = cluster.restarted(was_clean=False)
+    partition = again.partition()
+    assert (partition.leader, list(partition.isr), partition.eligible_leader_replicas) == leads_again
+    counts = again.controller.elections
+    assert (counts.last_in_sync, counts.out_of_sync) == (int(min_isr == "1"), 0)
+
+    again.broker(2, previous_epoch=epoch)
+    assert again.partition().leader == (OWN if min_isr == "1" else 2)
+    assert (counts.eligible, counts.out_of_sync) == (int(min_isr == "2"), 0)
+
+
 def test_the_own_broker_that_leads_nothing_stops_once_every_active_broker_knows_that_it_left_the_isr():
     """Nobody could tell them afterwards: their producers with acks=all would wait for the broker until it is back."""
     cluster = Cluster()

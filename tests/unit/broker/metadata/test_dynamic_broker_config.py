@@ -55,6 +55,44 @@ def test_what_has_changed_before_anything_is_published_is_told_when_the_image_is
     assert told == [4, 6]
 
 
+def in_the_file(value):
+    """Settings of a process that was given ``min.insync.replicas``."""
+    return {"min_insync_replicas": int(value), "given": {"min.insync.replicas": value}}
+
+
+@pytest.mark.parametrize(
+    ("broker", "who", "where"),
+    [("", "the cluster", "--entity-default"), ("1", "this broker", "--entity-name 1")],
+)
+def test_a_start_warns_of_min_insync_replicas_that_has_no_effect_with_the_command(tmp_path, caplog, broker, who, where):
+    node = MetadataNode(tmp_path, **in_the_file("1"))
+    say(node, "min.insync.replicas", "2", broker=broker)
+
+    in_force(node).warn_of_min_insync_replicas()
+
+    assert [line.getMessage() for line in caplog.records if line.levelno == logging.WARNING] == [
+        f"min.insync.replicas=1, as it is configured here, has no effect: {who} has 2 in the metadata. This changes "
+        f"it: kafka-configs --bootstrap-server HOST:PORT --alter --entity-type brokers {where} --add-config "
+        "min.insync.replicas=1"
+    ]
+
+
+@pytest.mark.parametrize("given", [{}, in_the_file("2")], ids=["not given", "the same value"])
+def test_a_start_does_not_warn_of_min_insync_replicas_that_nobody_misses(tmp_path, caplog, given):
+    node = MetadataNode(tmp_path, **given)
+    say(node, "min.insync.replicas", "2", broker="")
+
+    in_force(node).warn_of_min_insync_replicas()
+
+    assert not [line for line in caplog.records if line.levelno == logging.WARNING]
+
+
+def test_a_start_does_not_warn_of_min_insync_replicas_that_no_dynamic_config_has(tmp_path, caplog):
+    in_force(MetadataNode(tmp_path, **in_the_file("3"))).warn_of_min_insync_replicas()
+
+    assert not caplog.records
+
+
 def test_nobody_is_told_before_it_is_durable(tmp_path):
     node = MetadataNode(tmp_path)
     told, answers = [], []
