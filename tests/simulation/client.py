@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, TypeVar
 
+from broker.controller.feature_updates import UpgradeType
 from broker.peers.backoff import Backoff
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
 from broker.peers.errors import PeerError
@@ -199,7 +200,10 @@ class SimulatedClient:
 
     async def finalise(self, feature: str, level: int) -> None:
         """Finalise a feature at a level, trying until the answer says that it is so."""
-        update = UpdateFeaturesRequest.FeatureUpdate(feature=feature, max_version_level=level)
+        upgrade_type = UpgradeType.UPGRADE if level else UpgradeType.SAFE_DOWNGRADE
+        update = UpdateFeaturesRequest.FeatureUpdate(
+            feature=feature, max_version_level=level, upgrade_type=upgrade_type
+        )
         request = UpdateFeaturesRequest(feature_updates=[update], timeout_ms=2_000)
         while True:
             answer = await self.ask(self.any_broker, request, UpdateFeaturesResponse, version=1)

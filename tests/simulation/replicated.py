@@ -80,11 +80,12 @@ async def replicated(simulation: Simulation) -> None:
     for broker in brokers:
         await _started(broker)
     load = Load(simulation, [(broker.name, PORT) for broker in brokers], is_kept=True, may_change=flushes)
-    if random.random() < 0.5:
+    has_elr = random.random() < 0.5
+    if has_elr:
         # An eligible replica that was away when records were deleted has them still when it leads.
         load.deletes_for_good = False
-        updating = load.admin.finalise(ELIGIBLE_LEADERS_FEATURE, 1)
-        await finished(load.admin.process.spawn(updating, name="the update of a feature"))
+    updating = load.admin.finalise(ELIGIBLE_LEADERS_FEATURE, int(has_elr))
+    await finished(load.admin.process.spawn(updating, name="the update of a feature"))
     await load.create_topics(replicas=len(NODES))
     load.begin(random)
     if random.random() < 0.5:

@@ -277,6 +277,38 @@ def test_the_own_broker_stops_once_the_others_know_what_has_changed_before():
     assert cluster.own_heartbeat(wants_shutdown=True).should_shut_down
 
 
+def failed_directory(cluster):
+    cluster.topic("orders", [2, OWN])
+    cluster.controller.directory_failed(directory(OWN), [])
+
+
+def being_added(cluster):
+    cluster.topic("orders", [2])
+    assert cluster.reassign(("orders", 0, [2, OWN])) == [E.NONE]
+
+
+def being_removed(cluster):
+    cluster.topic("orders", [2, OWN])
+    assert cluster.reassign(("orders", 0, [2, 3])) == [E.NONE]
+
+
+@pytest.mark.parametrize("moment", [failed_directory, being_added, being_removed])
+def test_a_stop_of_the_own_broker_is_known_to_the_others_whatever_is_under_way(moment):
+    cluster = Cluster()
+    others = [cluster.broker(2), cluster.broker(3)]
+    moment(cluster)
+    known = cluster.log.end_offset - 1
+
+    assert not cluster.own_heartbeat(wants_shutdown=True).should_shut_down
+    assert cluster.leader_and_isr() == (2, 0, [2])
+    for broker in others:
+        broker.heartbeat(offset=known)
+    assert not cluster.own_heartbeat(wants_shutdown=True).should_shut_down
+    for broker in others:
+        broker.heartbeat()
+    assert cluster.own_heartbeat(wants_shutdown=True).should_shut_down
+
+
 def test_the_own_broker_waits_for_no_broker_that_is_fenced_or_stops_too():
     cluster = Cluster()
     second, third = cluster.broker(2), cluster.broker(3)
