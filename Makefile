@@ -16,7 +16,7 @@ SHARED  := $(if $(TESTS),$(TESTS),-n $(WORKERS))
 PACKAGES  := $(CURDIR)/$(VENV)/compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compiled test test-busy test-compiled check format bench bench-kafka bench-compare profile parity parity-record interop crash simulate fuzz pipeline-setup test-pipeline boards-picture lock docs dist clean
+.PHONY: help setup run compiled test test-busy test-compiled check format bench bench-kafka bench-compare bench-landing profile parity parity-record interop crash simulate fuzz pipeline-setup test-pipeline boards-picture lock docs dist clean
 
 help:  ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -99,6 +99,9 @@ bench-kafka: $(VENV)/.picture compiled  ## Apache Kafka and us under the same lo
 bench-compare: $(VENV)/.test compiled  ## The same loads on this checkout and on another commit (BASE=commit, ARGS="--only raw")
 	@test -n "$(BASE)" || { echo "Name the commit to compare with: make bench-compare BASE=..." >&2; exit 2; }
 	@$(BIN)/python -m bench.side_by_side --base $(BASE) $(ARGS)
+
+bench-landing: $(VENV)/.test compiled  ## Start, memory and hot path beside the last release: a line for bench/landings.tsv (ten minutes)
+	@$(BIN)/python -m bench.side_by_side --landing --rounds 3 $(ARGS)
 
 profile: $(VENV)/.profile  ## Look into the broker under a load of bench-kafka (CASE=raw-16kb), draw a flame graph
 	@test -n "$(CASE)" || { echo "Name the workload: make profile CASE=... ('python -m bench.side_by_side --list' has them)" >&2; exit 2; }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import hashlib
 import shutil
 import subprocess
@@ -50,8 +51,10 @@ def checkout_of(commit: str, directory: Path) -> Iterator[Path]:
 
 def packages_of(checkout: Path, directory: Path) -> Path:
     """The directory to run that commit's broker from: compiled into ``directory`` if the commit can be compiled and our
-    broker is compiled, else the checkout."""
-    if not (IS_COMPILED and (checkout / "compiled").is_dir()):
-        return checkout
-    subprocess.run([sys.executable, "-m", "compiled", str(directory)], cwd=checkout, check=True)
-    return directory
+    broker is compiled, else the checkout. It has the modules' bytecode, as what a user runs has it."""
+    packages = checkout
+    if IS_COMPILED and (checkout / "compiled").is_dir():
+        packages = directory
+        subprocess.run([sys.executable, "-m", "compiled", str(directory)], cwd=checkout, check=True)
+    compileall.compile_dir(packages, quiet=2)
+    return packages

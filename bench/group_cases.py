@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -66,13 +66,7 @@ def commits(bench: Bench) -> Figures:
 
 
 def _commits(bench: Bench) -> Figures:
-    with bench.topic(MANY) as topic, ExitStack() as stack:
-        groups = [
-            stack.enter_context(Group(bench.broker.bootstrap, f"bench-commits-{number}", topic))
-            for number in range(COMMITTERS)
-        ]
-        for group in groups:
-            group.form(1)
+    with _committers(bench, MANY) as (topic, groups):
         of_one = [commit_frame(group, topic, [number]) for number, group in enumerate(groups)]
         of_many = [commit_frame(group, topic, list(range(MANY))) for group in groups[: COMMITTERS // 2]]
         alone, _ = _committed(bench, of_one[:1], in_flight=1, requests=8_000, partitions=1)
@@ -92,6 +86,28 @@ def _commits(bench: Bench) -> Figures:
         "p50_us": latencies[len(latencies) // 2] * 1e6,
         "p99_us": latencies[int(len(latencies) * 0.99)] * 1e6,
     }
+
+
+def pipelined(bench: Bench, *, requests: int) -> Figures:
+    """Commits of one partition a second, and the broker's CPU microseconds for a commit: members that are alone in
+    their groups, a connection each with eight requests in flight."""
+    with _committers(bench, COMMITTERS) as (topic, groups):
+        frames = [commit_frame(group, topic, [number]) for number, group in enumerate(groups)]
+        rate, cpu_us = _committed(bench, frames, in_flight=8, requests=requests, partitions=1)
+    return {"commits_s": rate, "cpu_us": cpu_us}
+
+
+@contextmanager
+def _committers(bench: Bench, partitions: int) -> Iterator[tuple[str, list[Group]]]:
+    """A new topic, and members that are alone in their groups."""
+    with bench.topic(partitions) as topic, ExitStack() as stack:
+        groups = [
+            stack.enter_context(Group(bench.broker.bootstrap, f"bench-commits-{number}", topic))
+            for number in range(COMMITTERS)
+        ]
+        for group in groups:
+            group.form(1)
+        yield topic, groups
 
 
 def _committed(

@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -31,12 +31,13 @@ from bench.conversation import BrokerRefused
 from bench.load import LoadFailed
 from bench.processes import IS_COMPILED, REPOSITORY
 from bench.report import RESULTS
-from bench.side_by_side import catalogue, congestion, headlines, machine, order, page
+from bench.side_by_side import catalogue, congestion, headlines, landings, machine, order, page
 from bench.side_by_side.catalogue import Table
-from bench.side_by_side.contenders import Contender, Kafka, Ottla
+from bench.side_by_side.contenders import Contender, Kafka, Ottla, served_by
 from bench.side_by_side.journal import Journal
 from bench.side_by_side.sampling import Arena
 from bench.side_by_side.standing import Standing, standings
+from bench.side_by_side.workload import Workload
 from dev.kafka_jars import KAFKA_VERSION, NoKafka, libraries
 
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
@@ -62,6 +63,9 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--readme", action="store_true", help="write the README's rows again from docs/performance.md, measure nothing"
     )
+    parser.add_argument(
+        "--landing", action="store_true", help="measure the rows of bench/landings.tsv, and add them to it"
+    )
     parser.add_argument("--list", action="store_true", help="name all workloads, and measure nothing")
     parser.add_argument("--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")))
     return parser.parse_args()
@@ -77,6 +81,8 @@ def main() -> int:
     if given.readme:
         _write_readme()
         return 0
+    if given.landing:
+        given.base, given.only = landings.RELEASE, list(landings.WORKLOADS)
     if given.rounds < 1 or given.scale <= 0:
         return _refuse(f"--rounds {given.rounds} and --scale {given.scale} must be above 0", 2)
     if given.base:
@@ -113,6 +119,8 @@ def _run(given: argparse.Namespace, pair: tuple[Contender, Contender], jars: Pat
     workloads = catalogue.chosen(given.only, has_java=jars is not None)
     if not workloads:
         return _refuse(f"no workload begins with {' or '.join(given.only)}; --list names them", 2)
+    if given.base:
+        workloads = _without_those_of_now_only(workloads, pair[1], directory)
     system = congestion.in_force()
     tables = catalogue.tables(system, congestion.available(), can_change=congestion.can_be_changed())
     if given.base:
@@ -129,7 +137,8 @@ def _run(given: argparse.Namespace, pair: tuple[Contender, Contender], jars: Pat
     _announce(given, system, tables, all_steps, to_take)
     if to_take:
         try:
-            _measure(given, pair, jars, directory, to_take, journal)
+            warming = [one for one in catalogue.WORKLOADS.values() if given.base is None or not one.needs]
+            _measure(given, pair, jars, directory, to_take, journal, warming)
         except (LoadFailed, BrokerRefused, KeyboardInterrupt) as reason:
             kept = f"{len(journal.samples)} samples are kept in {journal.path}; the same command goes on from there"
             return _refuse(f"\nstopped: {reason or 'interrupted'}\n{kept}", 130 if not str(reason) else 1)
@@ -138,12 +147,22 @@ def _run(given: argparse.Namespace, pair: tuple[Contender, Contender], jars: Pat
     print(page.terminal_table(found, titles))
     about = _about(given, jars)
     print(f"written: {_write_json(found, about, journal, 'compare' if given.base else 'kafka')}")
+    if given.landing:
+        landings.add(landings.row_of(found, name_of_this(), given.base))
     if given.base:
         return _say_losses(found)
     is_whole = not given.only and not given.tables and given.scale >= 1 and given.rounds >= WHOLE_ROUNDS
     _write_page(found, titles, about, is_whole=is_whole)
     _say_missed(found)
     return 0
+
+
+def _without_those_of_now_only(workloads: list[Workload], base: Contender, directory: Path) -> list[Workload]:
+    """The workloads that the base can be measured under, too."""
+    measurable = catalogue.measurable(workloads, served_by(base, directory / "asked"))
+    if left_out := [one.name for one in workloads if one not in measurable]:
+        print(f"{base.title} does not serve what these need: {', '.join(left_out)}")
+    return measurable
 
 
 def _refuse(sentence: str, code: int) -> int:
@@ -207,6 +226,7 @@ def _measure(
     directory: Path,
     to_take: list[order.Step],
     journal: Journal,
+    warming: Sequence[Workload],
 ) -> None:
     total_s = _expected_s(given, to_take)
     shape = "{l_bar}{bar}| {elapsed} of about {postfix}"
@@ -227,7 +247,7 @@ def _measure(
                 if any(step.workload.measure is not None for step in steps):
                     bar.set_description("warming up")
                     with _under(steps[0].table):
-                        arena.warm_up(order.warm_up_s(given.scale), list(catalogue.WORKLOADS.values()))
+                        arena.warm_up(order.warm_up_s(given.scale), warming)
                     bar.update(len(pair) * (order.STARTS_S + order.warm_up_s(given.scale)))
                 for step in steps:
                     if _turn(step) != is_warm_for:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -71,3 +71,8 @@ def chosen(only: Sequence[str], *, has_java: bool) -> list[Workload]:
         for name, workload in WORKLOADS.items()
         if (has_java or not workload.needs_java) and (not only or any(name.startswith(wanted) for wanted in only))
     ]
+
+
+def measurable(workloads: Iterable[Workload], served: Collection[int]) -> list[Workload]:
+    """The workloads that need no API but those ``served``."""
+    return [workload for workload in workloads if workload.needs <= frozenset(served)]

@@ -6,10 +6,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from bench.conversation import Conversation
 from bench.processes import PACKAGES, OwnBroker, StartedBroker, wait_until_answering
 from dev.apache_kafka import ApacheKafka
 
@@ -53,6 +55,12 @@ class Kafka:
 
     def start(self, directory: Path, settings: Mapping[str, str]) -> StartedBroker:
         return _KafkaBroker(_AsInstalled(directory, settings=settings, port=0, libraries=str(self.libraries)))
+
+
+def served_by(contender: Contender, directory: Path) -> frozenset[int]:
+    """The keys of the APIs that a contender serves; it is started on ``directory`` for the question."""
+    with closing(contender.start(directory, {})) as broker, Conversation(broker.bootstrap) as conversation:
+        return frozenset(conversation.served)
 
 
 JVM_OPTIONS: Final = (

@@ -1,19 +1,20 @@
-"""The workload of twenty consumers in a group, which commit the offsets that they have read."""
+"""Workloads of consumer groups: twenty consumers that commit what they have read, and commits alone."""
 
 from __future__ import annotations
 
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
-from bench import librdkafka
+from bench import group_cases, librdkafka
 from bench.conversation import CLIENT_ID, Conversation
 from bench.group_members import expect_success
 from bench.group_start_cases import FETCH_VERSION
 from bench.load import LoadFailed
 from bench.side_by_side.verified import VerifiedBench
-from bench.side_by_side.workload import CPU_US_RECORD, RECORDS_S, Figures, Row, Workload
+from bench.side_by_side.workload import CPU_US, CPU_US_RECORD, RECORDS_S, Figures, Row, Workload
 from protocol.headers import decode_response, encode_request
 from protocol.messages.committed_offsets import OffsetFetchRequest, OffsetFetchResponse
 
@@ -120,5 +121,12 @@ def workloads() -> list[Workload]:
             around_s=8.0,
             written_mb=RECORDS * VALUE_BYTES / 1e6,
             measure=_consume_in_group,
-        )
+        ),
+        Workload(
+            name="group-commits-8x8",
+            words="commits of one partition, 8 x 8",
+            rows=(COMMITS_S, CPU_US),
+            seconds=3.0,
+            measure=partial(group_cases.pipelined, requests=40_000),
+        ),
     ]

@@ -9,10 +9,13 @@ from bench import transaction_cases
 from bench.limits import MEGABYTE
 from bench.side_by_side.workload import CPU_S_GB, MB_S, PERCENTILES, RECORDS_S, Row, Workload
 from bench.transaction_cases import MOST_SECONDS, PRODUCERS, RECORD_BYTES, TRANSACTIONS
+from protocol.api_keys import ApiKey
 
 TRANSACTIONS_S: Final = Row("transactions_s", "transactions/s", True)
 CPU_US_TRANSACTION: Final = Row("cpu_us", "broker CPU µs/transaction", False)
 CPU_RATIO: Final = Row("ratio", "CPU, to that of read_uncommitted", False)
+
+NEEDED: Final = frozenset({ApiKey.END_TXN})
 
 
 def _committed(producers: int, records: int) -> Workload:
@@ -25,6 +28,7 @@ def _committed(producers: int, records: int) -> Workload:
         written_mb=TRANSACTIONS[records] * records * RECORD_BYTES / MEGABYTE,
         measure=partial(transaction_cases.committed, producers=producers, records=records),
         warms=several,
+        needs=NEEDED,
     )
 
 
@@ -49,6 +53,7 @@ def workloads() -> list[Workload]:
             rows=PERCENTILES[:2],
             seconds=MOST_SECONDS,
             measure=transaction_cases.commit_latency,
+            needs=NEEDED,
             is_of_moments=True,
         ),
         _read_committed("64kb", "64 KB", partitions=1),

@@ -10,6 +10,7 @@ from typing import Final
 from bench.processes import StartedBroker
 from bench.side_by_side.contenders import Contender
 from bench.side_by_side.verified import VerifiedBench
+from protocol.api_keys import ApiKey
 
 Figures = dict[str, float]
 
@@ -77,6 +78,8 @@ class Workload:
     warms: bool = False
     """Whether the workload is part of the mixed load for warming up."""
     needs_java: bool = False
+    needs: frozenset[ApiKey] = frozenset()
+    """APIs beyond those that every broker has: an older commit may lack them, and is not measured then."""
     is_of_moments: bool = False
     """Whether the figures are of the slowest requests, and need a machine without other work."""
 

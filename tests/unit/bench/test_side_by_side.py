@@ -16,9 +16,9 @@ from unittest.mock import Mock
 import pytest
 
 from bench.processes import Disturbance, StartedBroker, cpu_seconds, machine_cpu_seconds
-from bench.side_by_side import headlines, order, page
+from bench.side_by_side import headlines, landings, order, page
 from bench.side_by_side.__main__ import PAGE, README
-from bench.side_by_side.catalogue import WORKLOADS, Table, tables
+from bench.side_by_side.catalogue import WORKLOADS, Table, measurable, tables
 from bench.side_by_side.journal import Journal, Sample
 from bench.side_by_side.order import Step
 from bench.side_by_side.sampling import Arena
@@ -26,6 +26,7 @@ from bench.side_by_side.standing import Spread, Standing, reaches, standings
 from bench.side_by_side.targets import TARGETS, target
 from bench.side_by_side.workload import CPU_S_GB, MB_S, Figures, Workload
 from dev import waiting
+from protocol.api_keys import ApiKey
 
 SYSTEM = Table("system", "Defaults", "bbr", is_whole=True)
 CUBIC = Table("cubic", "Defaults, under cubic", "cubic")
@@ -419,3 +420,41 @@ def test_a_journal_is_readable_by_other_programs(tmp_path: Path) -> None:
 
     assert first == IDENTITY
     assert second["figures"]["mb_s"] == 100.0
+
+
+# The table of landings ------------------------------------------------------------------------------------------------
+
+
+def of_landing(workload: str, figure: str, pairs: list[tuple[float, float]]) -> Standing:
+    row = next(row for row in WORKLOADS[workload].rows if row.figure == figure)
+    ratio = Spread.of([row.advantage(mine, other) for mine, other in pairs])
+    return Standing(SYSTEM, WORKLOADS[workload], row, ratio, ratio, ratio, len(pairs), 0)
+
+
+def test_every_column_of_the_landings_is_a_row_of_a_workload():
+    for _, workload, figure in landings.COLUMNS:
+        assert figure in {row.figure for row in WORKLOADS[workload].rows}
+
+
+def test_a_comparison_with_the_release_is_added_as_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    table = tmp_path / "landings.tsv"
+    table.write_text("commit\trelease\n")
+    monkeypatch.setattr(landings, "TABLE", table)
+    found = [of_landing(workload, figure, [(4.0, 2.0)]) for _, workload, figure in landings.COLUMNS]
+
+    landings.add(landings.row_of(found, "abc", "def"))
+    (line,) = landings.read()
+    assert line == landings.Landing("abc", "def", (0.5,) * len(landings.COLUMNS))
+
+
+def test_the_table_in_the_repository_can_be_read():
+    for landing in landings.read():
+        assert len(landing.ratios) == len(landings.COLUMNS)
+
+
+def test_a_workload_is_left_out_where_the_base_lacks_an_api_that_it_needs():
+    workloads = list(WORKLOADS.values())
+    everything = {int(key) for key in ApiKey}
+    assert measurable(workloads, everything) == workloads
+    left_out = set(workloads) - set(measurable(workloads, everything - {ApiKey.END_TXN}))
+    assert {workload.name.partition("-")[0] for workload in left_out} == {"transactions"}
