@@ -168,8 +168,6 @@ class LogCleaner:
 
     def _choose(self) -> "Cleanable | None":
         """The dirtiest of the logs that are due and not postponed; None if there is none."""
-        from storage.cleaning.candidates import cleanable  # not at a start
-
         now_ms = self._clock.now_ms()
         stats = self.stats
         stats.looked_ms = now_ms
@@ -183,6 +181,8 @@ class LogCleaner:
             if one.topic_partition in self._logs.futures:
                 continue  # a copy of the log is being made in another directory
             try:
+                from storage.cleaning.candidates import cleanable  # not before a log is compacted
+
                 found = cleanable(one, now_ms)
             except StorageError as error:
                 self._failed(one, error)

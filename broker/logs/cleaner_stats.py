@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class LastRound:
     """The last round of one cleaner."""
 
@@ -14,7 +14,7 @@ class LastRound:
     """The used part of the offset map, 0 to 1."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class CleanerStats:
     """What the cleaners have done; totals since the start."""
 

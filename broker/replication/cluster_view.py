@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from broker.peers.endpoint import PeerEndpoint
@@ -30,8 +29,7 @@ class ClusterView(Protocol):
         """Where a broker is reached by other brokers; None where it is not registered, or not on their listener."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
+class Alone(NamedTuple):
     """The `ClusterView` of a broker without others."""
 
     broker_epoch: int = -1

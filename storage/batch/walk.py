@@ -17,7 +17,6 @@ or 0.6 us without its CRC; `storage.segment_walk` takes 0.33 us, `pipeline.readi
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from typing import Final, NamedTuple
@@ -74,8 +73,7 @@ class AtFault(Enum):
     where there is none, it stops."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalkPolicy:
+class WalkPolicy(NamedTuple):
     """What a walk asks of each batch beside magic and length, and what it does where one is missing."""
 
     checks_crc: bool = False

@@ -5,10 +5,9 @@ Records of a type that is not known here are kept in the order in which they cam
 """
 
 from collections.abc import Collection, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from broker.metadata.image.records import Record
+from broker.metadata.image.records import EMPTY, Record
 from protocol.records.cluster_metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -20,11 +19,10 @@ from protocol.records.cluster_metadata import (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class KeyedImage:
+class KeyedImage(NamedTuple):
     """Records of one subject, by key. Readers change nothing in its map."""
 
-    by_key: Mapping[Hashable, Record] = field(default_factory=dict)
+    by_key: Mapping[Hashable, Record] = EMPTY
 
     def records(self) -> Iterator[Record]:
         """The records that add up to this image."""
@@ -83,8 +81,7 @@ class KeyedDelta:
         return self._changed
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class UnknownImage:
+class UnknownImage(NamedTuple):
     """Records of types that are not known here, in the order in which they came."""
 
     kept: tuple[Record, ...] = ()

@@ -2,10 +2,9 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from broker.metadata.image.records import InconsistentMetadata, Record
+from broker.metadata.image.records import EMPTY, InconsistentMetadata, Record
 from protocol.records.cluster_metadata import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -17,13 +16,12 @@ from protocol.records.cluster_metadata import (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ClusterImage:
+class ClusterImage(NamedTuple):
     """Registrations. Readers change nothing in its maps."""
 
-    brokers: Mapping[int, RegisterBrokerRecord] = field(default_factory=dict)
+    brokers: Mapping[int, RegisterBrokerRecord] = EMPTY
     """Registrations by broker id, with what `BrokerRegistrationChangeRecord`s made of them."""
-    controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=dict)
+    controllers: Mapping[int, RegisterControllerRecord] = EMPTY
 
     def records(self) -> Iterator[Record]:
         """The records that add up to this image."""

@@ -1,33 +1,28 @@
 """ConfigsImage and ConfigsDelta: dynamic configs of topics, brokers and other resources."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from broker.metadata.image.records import Record
+from broker.metadata.image.records import EMPTY, Record
 from config.resources import ConfigResource
 from protocol.records.cluster_metadata import ConfigRecord
 
 Resource: TypeAlias = tuple[int, str]
 """Type (`config.resources.ConfigResource`, or a type that this broker does not know) and name."""
 
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ConfigsImage:
+class ConfigsImage(NamedTuple):
     """Configs by resource. Readers change nothing in its maps."""
 
-    by_resource: Mapping[Resource, Mapping[str, str]] = field(default_factory=dict)
+    by_resource: Mapping[Resource, Mapping[str, str]] = EMPTY
 
     def of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The configs that have been set on a resource; empty if there are none, or no such resource."""
-        return self.by_resource.get((resource_type, name), _NONE)
+        return self.by_resource.get((resource_type, name), EMPTY)
 
     def of_topic(self, name: str) -> Mapping[str, str]:
         """The configs that have been set on a topic."""
-        return self.by_resource.get((ConfigResource.TOPIC, name), _NONE)
+        return self.by_resource.get((ConfigResource.TOPIC, name), EMPTY)
 
     def records(self) -> Iterator[Record]:
         """The records that add up to this image."""
@@ -71,8 +66,8 @@ class ConfigsDelta:
         """All configs as ``image`` has them."""
         before, after = self._image.by_resource, image.by_resource
         for resource in before.keys() | after.keys():
-            if before.get(resource, _NONE) != after.get(resource, _NONE):
-                self._edits[resource] = dict(after.get(resource, _NONE))
+            if before.get(resource, EMPTY) != after.get(resource, EMPTY):
+                self._edits[resource] = dict(after.get(resource, EMPTY))
 
     def apply(self) -> ConfigsImage:
         """The next image."""

@@ -1,10 +1,9 @@
 """FeaturesImage and FeaturesDelta: finalised feature levels (KIP-584)."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from broker.metadata.image.records import Record
+from broker.metadata.image.records import EMPTY, Record
 from protocol.records.cluster_metadata import FeatureLevelRecord
 
 METADATA_VERSION: Final = "metadata.version"
@@ -17,11 +16,10 @@ GROUP_VERSION: Final = "group.version"
 ELIGIBLE_LEADERS_FEATURE: Final = "eligible.leader.replicas.version"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FeaturesImage:
+class FeaturesImage(NamedTuple):
     """Levels by feature. Readers change nothing in its map."""
 
-    levels: Mapping[str, int] = field(default_factory=dict)
+    levels: Mapping[str, int] = EMPTY
     """A feature at level 0 is not in it."""
 
     @property

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.metadata.image.carried import (
     ZK_MIGRATION,
@@ -51,23 +50,22 @@ from protocol.records.cluster_metadata import (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class MetadataImage:
+class MetadataImage(NamedTuple):
     """The state after all metadata records below ``end_offset``. Immutable: `MetadataCache` has the current image."""
 
     end_offset: int = 0
     """The offset behind the last record that is in the image."""
-    features: FeaturesImage = field(default_factory=FeaturesImage)
-    cluster: ClusterImage = field(default_factory=ClusterImage)
-    topics: TopicsImage = field(default_factory=TopicsImage)
-    configs: ConfigsImage = field(default_factory=ConfigsImage)
-    producer_ids: ProducerIdsImage = field(default_factory=ProducerIdsImage)
-    acls: KeyedImage = field(default_factory=KeyedImage)
-    scram_credentials: KeyedImage = field(default_factory=KeyedImage)
-    delegation_tokens: KeyedImage = field(default_factory=KeyedImage)
-    client_quotas: KeyedImage = field(default_factory=KeyedImage)
-    zk_migration: KeyedImage = field(default_factory=KeyedImage)
-    unknown: UnknownImage = field(default_factory=UnknownImage)
+    features: FeaturesImage = FeaturesImage()
+    cluster: ClusterImage = ClusterImage()
+    topics: TopicsImage = TopicsImage()
+    configs: ConfigsImage = ConfigsImage()
+    producer_ids: ProducerIdsImage = ProducerIdsImage()
+    acls: KeyedImage = KeyedImage()
+    scram_credentials: KeyedImage = KeyedImage()
+    delegation_tokens: KeyedImage = KeyedImage()
+    client_quotas: KeyedImage = KeyedImage()
+    zk_migration: KeyedImage = KeyedImage()
+    unknown: UnknownImage = UnknownImage()
 
     def records(self) -> Iterator[Record]:
         """The shortest list of records that adds up to this image: the content of a snapshot.
@@ -82,7 +80,7 @@ class MetadataImage:
 EMPTY: Final = MetadataImage()
 """The image before the first record."""
 
-_SUBJECTS: Final = tuple(name for name in MetadataImage.__dataclass_fields__ if name != "end_offset")
+_SUBJECTS: Final = tuple(name for name in MetadataImage._fields if name != "end_offset")
 
 
 class MetadataDelta:

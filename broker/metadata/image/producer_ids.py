@@ -1,14 +1,13 @@
 """ProducerIdsImage and ProducerIdsDelta: the producer ids that have been handed out (KIP-730)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.metadata.image.records import Record
 from protocol.records.cluster_metadata import ProducerIdsRecord
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ProducerIdsImage:
+class ProducerIdsImage(NamedTuple):
     """The last block of producer ids that a broker was given."""
 
     last_block: ProducerIdsRecord | None = None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from broker.metadata.image.records import InconsistentMetadata, Record
+from broker.metadata.image.records import EMPTY, InconsistentMetadata, Record
 from broker.metadata.topic_rules import INTERNAL_TOPICS, collision_key, fault_of_name
 from broker.request.faults import UnknownTopicId
 from protocol.records.cluster_metadata import (
@@ -27,11 +25,10 @@ MOST_FORMER_NAMES: Final = 1_000
 """Of so many topics that were deleted last an image knows the names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionImage:
+class PartitionImage(NamedTuple):
     """One partition."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which has no meaning here
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
@@ -61,14 +58,13 @@ class PartitionImage:
 _index_of = attrgetter("index")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicImage:
+class TopicImage(NamedTuple):
     """One topic; its partitions in the order of their indexes."""
 
     name: str
     topic_id: bytes
     partitions: tuple[PartitionImage, ...] = ()
-    is_renewed: bool = dataclasses.field(default=False, compare=False)
+    is_renewed: bool = False
     """Whether a topic of this name was deleted not long before: a directory that names no topic may be of that one."""
 
     @property
@@ -96,13 +92,12 @@ class TopicImage:
         return not self.is_renewed if topic_id is None else topic_id == self.topic_id
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TopicsImage:
+class TopicsImage(NamedTuple):
     """All topics. Readers change nothing in its maps."""
 
-    by_name: Mapping[str, TopicImage] = dataclasses.field(default_factory=dict)
-    by_id: Mapping[bytes, TopicImage] = dataclasses.field(default_factory=dict)
-    names_by_collision_key: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    by_name: Mapping[str, TopicImage] = EMPTY
+    by_id: Mapping[bytes, TopicImage] = EMPTY
+    names_by_collision_key: Mapping[str, frozenset[str]] = EMPTY
     """Names that metrics cannot tell apart, since dots and underscores are one there."""
     former_names: tuple[str, ...] = ()
     """The names of the topics that were deleted last, `MOST_FORMER_NAMES` at most."""
@@ -255,8 +250,7 @@ class TopicsDelta:
             topic = self._edit(topic_id, record)
             for partition in list(topic.partitions()):
                 if partition.eligible_leader_replicas or partition.last_known_elr:
-                    cleared = dataclasses.replace(
-                        partition,
+                    cleared = partition._replace(
                         eligible_leader_replicas=(),
                         last_known_elr=(),
                         partition_epoch=partition.partition_epoch + 1,
@@ -380,4 +374,4 @@ def changed_partition(partition: PartitionImage, record: PartitionChangeRecord) 
         changes["leader_epoch"] = partition.leader_epoch + 1
     if record.leader_recovery_state != -1:
         changes["leader_recovery_state"] = record.leader_recovery_state
-    return dataclasses.replace(partition, **changes)
+    return partition._replace(**changes)
