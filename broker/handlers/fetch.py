@@ -12,6 +12,7 @@ from broker.fetch.sessions import FetchSessions, FetchTerms
 from broker.handlers.partition_lookup import PartitionLookup, add_endpoint
 from broker.metadata.cache import MetadataCache
 from broker.replication.isolation import FetchIsolation, consumer_isolation
+from broker.request.code_versions import known_code
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     Fault,
@@ -20,6 +21,7 @@ from broker.request.faults import (
     UnknownIsolationLevel,
     error_code_of,
 )
+from protocol.api_keys import ApiKey
 from protocol.codec import decoder
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 TopicAnswer = FetchResponse.Response
 Answer = FetchResponse.Response.Partition
 
-STORAGE_ERROR_SINCE_VERSION = 6
 TOPIC_IDS_SINCE_VERSION = 13
 LEADER_SINCE_VERSION = 16
 """Version 12 could carry the leader already, but Kafka sends it from here on."""
@@ -217,9 +218,7 @@ class FetchHandler:
         answer: FetchResponse,
         context: RequestContext,
     ) -> Answer:
-        code = error_code_of(error)
-        if code is ErrorCode.KAFKA_STORAGE_ERROR and context.api_version < STORAGE_ERROR_SINCE_VERSION:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        code = known_code(error_code_of(error), ApiKey.FETCH, context.api_version)
         of_partition = Answer(partition_index=fetch.index, error_code=code, high_watermark=-1, records=b"")
         # As Kafka says it: empty where nothing could be read at all, null where reading had begun.
         if code in _BEFORE_READING:

@@ -1,19 +1,17 @@
 """InitProducerId: an identity for an idempotent or transactional producer (API key 22; KIP-98, KIP-360)."""
 
-from typing import Final
-
 from broker.coordinators.result import ProducerIdAndEpoch
 from broker.coordinators.transaction.requests import FIRST_EPOCH, InitProducer
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.handlers.transactional_ids import check_transactional_id
 from broker.metadata.producer_ids import ProducerIds
+from broker.request.code_versions import known_code
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed, InvalidRequest, error_code_of
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from storage.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-
-PRODUCER_FENCED_SINCE_VERSION: Final = 4
 
 
 class InitProducerIdHandler:
@@ -38,11 +36,11 @@ class InitProducerIdHandler:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch) if has_id else None
 
         def answer(code: ErrorCode, identity: ProducerIdAndEpoch) -> None:
-            if code is ErrorCode.PRODUCER_FENCED and context.api_version < PRODUCER_FENCED_SINCE_VERSION:
-                code = ErrorCode.INVALID_PRODUCER_EPOCH
             context.respond(
                 InitProducerIdResponse(
-                    error_code=code, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch
+                    error_code=known_code(code, ApiKey.INIT_PRODUCER_ID, context.api_version),
+                    producer_id=identity.producer_id,
+                    producer_epoch=identity.producer_epoch,
                 )
             )
 

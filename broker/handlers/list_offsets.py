@@ -3,6 +3,7 @@
 from broker.handlers.partition_lookup import PartitionLookup
 from broker.replication.isolation import FetchIsolation, consumer_isolation
 from broker.replication.offsets import Named, find_offset
+from broker.request.code_versions import known_code
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     Fault,
@@ -12,6 +13,7 @@ from broker.request.faults import (
     UnsupportedVersion,
     error_code_of,
 )
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from storage.errors import StorageError
@@ -25,9 +27,6 @@ CONSUMER = -1
 """The replica id of a consumer; replicas have their own."""
 DEBUGGING = -2
 """The replica id of those that ask a follower for its own offsets, too."""
-
-_OFFSET_NOT_AVAILABLE_SINCE = 5
-"""The first version that knows OFFSET_NOT_AVAILABLE; an older one has LEADER_NOT_AVAILABLE in its place (KIP-207)."""
 
 _SINCE_VERSION: dict[int, int] = {
     Named.LATEST: 1,
@@ -63,7 +62,8 @@ class ListOffsetsHandler:
                         raise InvalidRequest(f"partition {index} of {name} is listed {1 + len(again)} times")
                     of_partition = self._find(name, asked, isolation, context.api_version, request.replica_id)
                 except (Fault, StorageError) as error:
-                    of_partition = _without_offset(asked, _code_of(error, context.api_version))
+                    code = known_code(error_code_of(error), ApiKey.LIST_OFFSETS, context.api_version)
+                    of_partition = _without_offset(asked, code)
                 of_topic.partitions.append(of_partition)
             answer.topics.append(of_topic)
         return answer
@@ -93,14 +93,6 @@ def _by_topic(request: ListOffsetsRequest) -> dict[str, dict[int, list[AskedPart
         for asked in topic.partitions:
             topics.setdefault(topic.name, {}).setdefault(asked.partition_index, []).append(asked)
     return topics
-
-
-def _code_of(error: Exception, version: int) -> ErrorCode:
-    """The code of an error as this version of the API knows it."""
-    code = error_code_of(error)
-    if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _OFFSET_NOT_AVAILABLE_SINCE:
-        return ErrorCode.LEADER_NOT_AVAILABLE
-    return code
 
 
 def _without_offset(asked: AskedPartition, code: ErrorCode) -> Answer:

@@ -5,8 +5,10 @@ from collections.abc import Collection
 from broker.handlers.partition_lookup import PartitionLookup, add_endpoint
 from broker.replication.append import Publication
 from broker.replication.replica_manager import ReplicaManager
+from broker.request.code_versions import known_code
 from broker.request.context import RequestContext
 from broker.request.faults import Fault, error_code_of
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceResponse
 from storage.appending import StagedAppend
@@ -18,7 +20,6 @@ Answer = ProduceResponse.Response.PartitionResponse
 NO_ACKS = 0
 ALL_ACKS = -1
 
-STORAGE_ERROR_SINCE_VERSION = 4
 LEADER_SINCE_VERSION = 10
 
 
@@ -148,7 +149,4 @@ def _say_where(answer: Answer, publication: Publication, first_offset: int, log_
 
 def code_of(error: Exception, version: int) -> ErrorCode:
     """The code of an error as this version of the API knows it."""
-    code = error_code_of(error)
-    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE_VERSION:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return code
+    return known_code(error_code_of(error), ApiKey.PRODUCE, version)

@@ -18,16 +18,15 @@ from typing import Final
 from broker.coordinators.transaction.verification import PartitionVerifier
 from broker.handlers.verification_guard import VerificationGuard
 from broker.replication.partition import Partition
+from broker.request.code_versions import known_code
 from broker.request.faults import Fault
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from storage.batch.record_batch import BatchHeader
 from storage.errors import OutOfOrderSequence, StorageError
 
 ADDS_SINCE_VERSION: Final = 12
 """Of Produce: the partition is added to the transaction, and the client has not asked for that before."""
-
-ABORTABLE_SINCE_VERSION: Final = 11
-"""Of Produce: TRANSACTION_ABORTABLE is known."""
 
 MOST_NOTED: Final = 10_000
 """Sequences that are remembered of producers whose transactions could not be opened."""
@@ -204,9 +203,9 @@ def _not_verified(batch: TransactionalBatch, code: ErrorCode, version: int) -> P
         f"{batch.partition.topic_partition} is not verified for a transaction of producer {header.producer_id}, epoch "
         f"{header.producer_epoch}: {code.name}"
     )
-    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE_VERSION:
-        message = "Partition was not added to the transaction"
-        return PartitionNotVerified(ErrorCode.INVALID_TXN_STATE, text, message)
+    code = known_code(code, ApiKey.PRODUCE, version)
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return PartitionNotVerified(code, text, "Partition was not added to the transaction")
     if code in _NO_ANSWER:
         message = f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
         return PartitionNotVerified(ErrorCode.NOT_ENOUGH_REPLICAS, text, message)

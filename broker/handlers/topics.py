@@ -9,8 +9,10 @@ from broker.controller.topic_creation import NewTopic, TopicResult
 from broker.controller.topic_deletion import DeletionResult, UnwantedTopic
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
+from broker.request.code_versions import known_code
 from broker.request.context import Operation, RequestContext, ResourceType
 from config.described import ConfigEntry, describe_topic
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -25,7 +27,6 @@ log = logging.getLogger(__name__)
 
 _FORBIDDEN = "Authorization failed."
 TOPIC_IDS_SINCE_VERSION = 6
-DELETION_DISABLED_SINCE_VERSION = 3
 
 CREATION_STRICT_SINCE_VERSION = 6
 GROWTH_STRICT_SINCE_VERSION = 3
@@ -196,9 +197,7 @@ def _more_partitions(topic: CreatePartitionsRequest.Topic) -> MorePartitions:
 
 
 def _deleted(result: DeletionResult, version: int) -> DeleteTopicsResponse.Response:
-    code = result.error
-    if code is ErrorCode.TOPIC_DELETION_DISABLED and version < DELETION_DISABLED_SINCE_VERSION:
-        code = ErrorCode.INVALID_REQUEST
+    code = known_code(result.error, ApiKey.DELETE_TOPICS, version)
     return DeleteTopicsResponse.Response(
         name=result.name, topic_id=result.topic_id, error_code=code, error_message=result.message
     )

@@ -14,12 +14,14 @@ from broker.handlers.transactional_ids import check_not_empty, check_transaction
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_rules import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from broker.replication.transaction_marker import TransactionMarker
+from broker.request.code_versions import known_code
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     ClusterAuthorizationFailed,
     Fault,
     GroupAuthorizationFailed,
 )
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -38,9 +40,6 @@ from storage.topic_partition import TopicPartition
 
 MANY_TRANSACTIONS_SINCE_VERSION: Final = 4
 """Of AddPartitionsToTxn; such requests come from brokers, and from clients of transaction version 2 never."""
-
-PRODUCER_FENCED_SINCE_VERSION: Final = 2
-"""Of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn; before, a fenced producer has an invalid epoch."""
 
 BUMPS_EPOCH_SINCE_VERSION: Final = 5
 """Of EndTxn: the answer has the identity that the producer goes on with."""
@@ -79,7 +78,7 @@ class TransactionsHandler:
             topics = request.v3_and_below_topics
 
             def answer(codes: Sequence[ErrorCode]) -> None:
-                told = (fenced_code(code, context.api_version) for code in codes)
+                told = (known_code(code, ApiKey.ADD_PARTITIONS_TO_TXN, context.api_version) for code in codes)
                 context.respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(topics, told)))
 
             if context.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
@@ -172,7 +171,9 @@ class TransactionsHandler:
         partition = TopicPartition(CONSUMER_OFFSETS, partition_of(request.group_id, self._groups.partitions))
 
         def answer(codes: Sequence[ErrorCode]) -> None:
-            context.respond(AddOffsetsToTxnResponse(error_code=fenced_code(codes[0], context.api_version)))
+            context.respond(
+                AddOffsetsToTxnResponse(error_code=known_code(codes[0], ApiKey.ADD_OFFSETS_TO_TXN, context.api_version))
+            )
 
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         self._coordinator.add_partitions(AddPartitions(request.transactional_id, producer, [partition]), answer)
@@ -184,7 +185,7 @@ class TransactionsHandler:
         def answer(code: ErrorCode, identity: ProducerIdAndEpoch) -> None:
             context.respond(
                 EndTxnResponse(
-                    error_code=fenced_code(code, context.api_version),
+                    error_code=known_code(code, ApiKey.END_TXN, context.api_version),
                     producer_id=identity.producer_id,
                     producer_epoch=identity.producer_epoch,
                 )
@@ -251,13 +252,6 @@ class TransactionsHandler:
                 partial(written, codes[marker.producer_id], partition),
             )
         return None
-
-
-def fenced_code(code: ErrorCode, version: int) -> ErrorCode:
-    """The code as a client of this version knows it."""
-    if code is ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_SINCE_VERSION:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    return code
 
 
 def _each_once(topics: Sequence[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopic]:

@@ -12,6 +12,7 @@ from broker.handlers.verification_guard import VerificationGuard
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_rules import CONSUMER_OFFSETS
 from broker.replication.partition import Partition
+from broker.request.code_versions import known_code
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
     CoordinatorNotAvailable,
@@ -21,6 +22,7 @@ from broker.request.faults import (
     TransactionalIdAuthorizationFailed,
     error_code_of,
 )
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from storage.errors import StorageError
@@ -28,12 +30,6 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from broker.coordinators.group.shard import GroupShard
     from broker.coordinators.runtime import Coordinator
-
-LOADING_SINCE_VERSION: Final = 2
-"""Before, a client knows no COORDINATOR_LOAD_IN_PROGRESS."""
-
-ABORTABLE_SINCE_VERSION: Final = 4
-"""TRANSACTION_ABORTABLE is known; before, it is INVALID_TXN_STATE."""
 
 ADDS_SINCE_VERSION: Final = 5
 """The group's partition is added to the transaction, and the client sends no AddOffsetsToTxn before."""
@@ -87,7 +83,9 @@ class TxnOffsetCommitHandler:
             return _answer(by_topic.refused.items())
 
         def committed(codes: Sequence[ErrorCode]) -> None:
-            context.respond(_answer(by_topic.merge(_known_code(code, version) for code in codes)))
+            context.respond(
+                _answer(by_topic.merge(known_code(code, ApiKey.TXN_OFFSET_COMMIT, version) for code in codes))
+            )
 
         def verified(codes: Sequence[ErrorCode]) -> None:
             code = _code_of_verification(codes[0])
@@ -182,15 +180,6 @@ def _code_of_unverified(producer_id: int, producer_epoch: int) -> ErrorCode:
     if producer_id < 0:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return ErrorCode.NONE if producer_epoch >= 0 else ErrorCode.INVALID_PRODUCER_EPOCH
-
-
-def _known_code(code: ErrorCode, version: int) -> ErrorCode:
-    """The code as a client of this version knows it."""
-    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE_VERSION:
-        return ErrorCode.INVALID_TXN_STATE
-    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE_VERSION:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return code
 
 
 def _answer(topics: Iterable[tuple[TopicKey, PartitionErrors]]) -> TxnOffsetCommitResponse:

@@ -10,6 +10,7 @@ from broker.coordinators.transaction.verification import Verified
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.committed_offsets import OffsetFetchRequest
+from protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from protocol.messages.topics import DeleteTopicsRequest
 from protocol.messages.transactions import TxnOffsetCommitRequest, WriteTxnMarkersRequest
 from tests.support.broker import InProcessBroker, running_broker
@@ -245,6 +246,26 @@ def test_a_generation_of_no_group_is_refused_as_the_version_knows_it(
     prepared(client, version)
     expected = E.ILLEGAL_GENERATION if version < 6 else E.GROUP_ID_NOT_FOUND
     assert code_of_member(client, orders, version, 3, "") == expected
+
+
+@every_version(TxnOffsetCommitRequest, since=3)
+def test_a_stale_epoch_is_refused_as_the_version_knows_it(
+    broker: InProcessBroker, client: TransactionalClient, orders: bytes, version: int
+) -> None:
+    prepared(client, version)
+    joins = ConsumerGroupHeartbeatRequest(
+        group_id="readers",
+        member_id="me",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["orders"],
+        topic_partitions=[],
+    )
+    epoch = broker.ask(joins, 1).member_epoch
+    assert code_of_member(client, orders, version, epoch, "me") == E.NONE
+    for stale in (epoch - 2, epoch + 98):
+        expected = E.ILLEGAL_GENERATION if version < 6 else E.STALE_MEMBER_EPOCH
+        assert code_of_member(client, orders, version, stale, "me") == expected
 
 
 def test_the_partition_is_added_before_the_group_checks_the_member(client: TransactionalClient, orders: bytes) -> None:
