@@ -274,11 +274,6 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         reason="Kafka counts the partition twice, and waits for a second answer that never comes.",
     ),
     Allowed(
-        api="DESCRIBE_GROUPS",
-        step="a simple group of which nothing is left*",
-        reason="Its offsets were all there was of it in the log. Kafka still has it until it restarts or cleans up.",
-    ),
-    Allowed(
         api="METADATA",
         step="* topics announced",
         when=_we_close,

@@ -156,7 +156,7 @@ class Expiry:
         group = self._membership.find(group_id)
         if group is None:
             return None, None
-        goes = group.state is GroupState.EMPTY and group_id in self._image.groups
+        goes = group.state is GroupState.EMPTY
         return _retention(group), (lambda: [group_tombstone(group_id)]) if goes else None
 
     def _change(self, piece: _Piece) -> GroupResult | None:

@@ -88,11 +88,13 @@ def kind_of_key(key: Any) -> str:
 class GroupImage:
     """The state of all groups of a partition according to the log."""
 
-    __slots__ = ("groups", "modern", "offsets", "pending")
+    __slots__ = ("groups", "modern", "offsets", "pending", "simple")
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupMetadata] = {}
-        """Classic groups that have a record of their own; a simple consumer's group has offsets only."""
+        """Classic groups that have a record of their own."""
+        self.simple: set[str] = set()
+        """Classic groups that a commit has made: they stay, without offsets too, until their tombstone."""
         self.offsets = OffsetTable()
         self.pending = PendingOffsets()
         self.modern: dict[str, ModernGroup] = {}
@@ -101,12 +103,17 @@ class GroupImage:
     def exists(self, group_id: str) -> bool:
         """Whether the log has a record or an offset of the group."""
         return (
-            group_id in self.groups or group_id in self.offsets or group_id in self.modern or group_id in self.pending
+            group_id in self.groups
+            or group_id in self.simple
+            or group_id in self.modern
+            or group_id in self.offsets
+            or group_id in self.pending
         )
 
     def group_ids(self) -> Iterator[str]:
         """The id of every group that exists, once. No record may be replayed meanwhile."""
-        return iter(dict.fromkeys(chain(self.groups, self.modern, self.offsets.groups(), self.pending.groups())))
+        ids = chain(self.groups, self.simple, self.modern, self.offsets.groups(), self.pending.groups())
+        return iter(dict.fromkeys(ids))
 
     def replay(self, record: GroupRecord | UnknownRecord, producer_id: int = NO_PRODUCER_ID) -> None:
         """Apply one record. Offsets with a ``producer_id`` wait for the marker that ends its transaction."""
@@ -131,6 +138,8 @@ class GroupImage:
             self.offsets.replay_removed(group_id, (topic, partition))
             self.pending.replay_removed(group_id, (topic, partition))
             return
+        if group_id not in self.groups and group_id not in self.modern:
+            self.simple.add(group_id)
         packed = pack_offset(_committed(value) if isinstance(value, LegacyOffsetCommitValue) else value)
         if producer_id == NO_PRODUCER_ID:
             self.offsets.replay_put(group_id, topic, partition, packed)
@@ -141,6 +150,7 @@ class GroupImage:
     def _replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None, _: int) -> None:
         if value is None:
             self.groups.pop(key.group, None)
+            self.simple.discard(key.group)
         else:
             self.groups[key.group] = _metadata(value)
 
@@ -150,6 +160,7 @@ class GroupImage:
             if value is None:
                 return
             group = self.modern[key.group_id] = _NEW_GROUPS[kind](key.group_id)
+            self.simple.discard(key.group_id)
         group.replay(key, value)
         if group.is_gone:
             del self.modern[key.group_id]

@@ -10,8 +10,12 @@ A list of answers is empty while nothing is decided: the records are under way.
 import struct
 
 from broker.coordinators.group.requests import Commit, Protocol, TopicPartitionName
+from broker.coordinators.result import ProducerIdAndEpoch
 from protocol.records.group_metadata import decode_group_record, encode_group_key, encode_group_value
 from tests.unit.broker.coordinators.group.harness import Coordinator, G
+
+SHOP = ProducerIdAndEpoch(12, 0)
+"""A producer of transactions."""
 
 
 def subscription(*topics, version=0):

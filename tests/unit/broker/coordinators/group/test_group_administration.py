@@ -17,7 +17,7 @@ from protocol.records.group_metadata import (
 )
 from tests.support.group_records import contents
 from tests.unit.broker.coordinators.group.harness import G
-from tests.unit.broker.coordinators.group.offsets_harness import OffsetsHome, as_member, subscription
+from tests.unit.broker.coordinators.group.offsets_harness import SHOP, OffsetsHome, as_member, subscription
 
 NONE = ErrorCode.NONE
 OTHER_KINDS = {
@@ -283,6 +283,29 @@ def test_a_deletion_that_cannot_be_written_deletes_nothing(home):
     assert home.events.named("group_removed") == []
 
 
+@pytest.mark.parametrize("deleted", ["at once", "after a restart"])
+def test_a_simple_group_that_has_lost_its_last_offset_can_be_deleted(home, deleted):
+    home.commits(orders(1), orders(2, 1))
+    home.deletes_offsets(("orders", 0), ("orders", 1))
+    assert listed(home) == [ListedGroup(G, "", "Empty", "classic", 0)]
+    if deleted == "after a restart":
+        home.restart()
+
+    assert home.deletes() == [NONE]
+    assert listed(home) == []
+    assert home.deletes() == [ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+def test_a_group_whose_pending_offsets_are_deleted_can_be_deleted(home):
+    home.commits(orders(1), transaction=SHOP)
+    home.deletes_offsets(("orders", 0))
+    assert home.state() == "Empty"
+
+    assert home.deletes() == [NONE]
+    home.ends(12, commits=True)
+    assert (home.state(), home.offsets()) == (None, {})
+
+
 # Groups of other kinds -----------------------------------------------------------------------------------------------
 
 
@@ -294,7 +317,7 @@ def test_nobody_joins_a_share_group_by_the_classic_protocol(home):
     assert home.shard.kind_of(G) == "share"
     assert home.shard.describe(G) is None
     joined = home.consumer("orders").asks_to_join(member_id="m").answer
-    assert (joined.error, joined.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "m")
+    assert (joined.error, joined.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
     assert len(home.writer.log) == written
 
     home.stands(GroupRecord(OTHER_KINDS["share"].key, None, None))

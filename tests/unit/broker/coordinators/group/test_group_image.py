@@ -120,16 +120,18 @@ def test_a_commit_of_a_broker_before_0_9_is_read():
 
     image.replay(stored(GroupRecord(key, None, None)))
 
-    assert not image.exists("g1")
+    assert image.offsets.partitions("g1") == []
 
 
-def test_a_tombstone_takes_one_offset_away_and_the_last_one_the_group():
+def test_a_tombstone_takes_one_offset_away_and_the_groups_own_the_group():
     image = image_of(commit(1), commit(2, partition=1), offset_tombstone("g1", "orders", 0))
     assert image.offsets.partitions("g1") == [("orders", 1)]
     assert image.exists("g1")
 
     image.replay(offset_tombstone("g1", "orders", 1))
+    assert list(image.group_ids()) == ["g1"]
 
+    image.replay(group_tombstone("g1"))
     assert not image.exists("g1")
     assert contents(image) == {}
 

@@ -13,9 +13,10 @@ from protocol.records.group_metadata import (
     StreamsGroupMetadataKey,
     StreamsGroupMetadataValue,
 )
+from protocol.schema import NO_UUID
 from tests.support.group_records import contents
 from tests.unit.broker.coordinators.group.harness import G
-from tests.unit.broker.coordinators.group.offsets_harness import OffsetsHome, as_member
+from tests.unit.broker.coordinators.group.offsets_harness import SHOP, OffsetsHome, as_member
 
 MINUTE_MS = 60_000
 RETENTION_MS = 7 * 24 * 60 * MINUTE_MS
@@ -284,6 +285,35 @@ def test_an_empty_group_without_offsets_goes_at_once(home):
     assert home.state() is None
 
 
+def loses_its_offset(home):
+    home.deletes_offsets(("orders", 0))
+
+
+def loses_its_topic(home):
+    home.forgets(orders=NO_UUID)
+
+
+def loses_its_transaction(home):
+    home.deletes_offsets(("orders", 0))
+    home.commits(orders(2), transaction=SHOP)
+    home.ends(SHOP.producer_id, commits=False)
+
+
+@pytest.mark.parametrize("loses", [loses_its_offset, loses_its_topic, loses_its_transaction])
+def test_a_simple_group_without_offsets_is_there_until_the_next_look(home, loses):
+    home.commits(orders(1))
+    loses(home)
+    assert (home.state(), home.offsets()) == ("Empty", {})
+    home.restart()
+    assert home.state() == "Empty"
+
+    home.expires()
+    assert home.state() is None
+    assert home.events.named("group_removed") == [(G, "it is empty and has no offsets")]
+    home.restart()
+    assert home.state() is None
+
+
 def test_a_group_that_somebody_is_in_stays_without_offsets(home):
     home.settled("orders")
 
@@ -350,7 +380,8 @@ def test_many_groups_are_looked_at_in_pieces_and_a_piece_may_find_nothing(home):
     home.pass_ms(RETENTION_MS)
     pieces = list(home.shard.expire_offsets())
 
-    assert max(len(piece.records) for piece in pieces if piece is not None) <= expiry.OFFSETS_A_PIECE
+    # Each group has the tombstone of its offset and its own.
+    assert max(len(piece.records) for piece in pieces if piece is not None) <= 2 * expiry.OFFSETS_A_PIECE
     home.writes_all(pieces)
     assert contents(home.shard.image) == {}
     assert home.shard.stats.expired_offsets == groups

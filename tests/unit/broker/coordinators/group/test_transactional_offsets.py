@@ -6,11 +6,10 @@ from broker.coordinators.group.requests import OffsetToCommit
 from broker.coordinators.result import ProducerIdAndEpoch
 from protocol.errors import ErrorCode
 from tests.unit.broker.coordinators.group.harness import Coordinator, G
-from tests.unit.broker.coordinators.group.offsets_harness import OffsetsHome, as_member
+from tests.unit.broker.coordinators.group.offsets_harness import SHOP, OffsetsHome, as_member
 from tests.unit.broker.coordinators.group.test_commit_check import STATES, group_in
 
 NONE = ErrorCode.NONE
-SHOP = ProducerIdAndEpoch(12, 0)
 BANK = ProducerIdAndEpoch(13, 5)
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -135,14 +134,15 @@ def test_offsets_of_an_aborted_transaction_never_were(home):
     home.check_replay()
 
 
-def test_a_group_with_nothing_but_an_open_transaction_is_there_until_it_aborts(home):
+def test_a_group_with_nothing_but_an_aborted_transaction_is_there_until_the_next_look(home):
     home.commits(orders(20), transaction=SHOP)
     assert (home.state(), home.offsets(), stable(home)) == ("Empty", {}, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
     home.ends(12, commits=False)
 
-    # Kafka has the group until it restarts or cleans up.
-    assert (home.state(), stable(home)) == (None, None)
+    assert (home.state(), stable(home)) == ("Empty", None)
+    home.expires()
+    assert home.state() is None
 
 
 def test_the_last_offset_of_a_transaction_is_the_one_that_counts(home):
