@@ -207,7 +207,7 @@ class ConsumerGroupsHandler:
             client_host=member.client_host,
             subscribed_topic_names=sorted(member.subscribed_topics),
             subscribed_topic_regex=member.subscribed_regex,
-            assignment=self._named(member.assigned.items()),
+            assignment=self._named(member.held.items()),
             target_assignment=self._named(target.items()),
             member_type=MODERN_MEMBER if member.classic is None else CLASSIC_MEMBER,
         )

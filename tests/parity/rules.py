@@ -55,8 +55,11 @@ class Moment:
     """Of the groups that the script is about just now."""
 
 
-_RANDOM_MEMBER_ID: Final = re.compile(r"(?P<prefix>.*)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
-"""What a coordinator hands out: the client's id or the instance's, and a random UUID."""
+_RANDOM_MEMBER_ID: Final = re.compile(
+    r"(?P<prefix>.*)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=.*[A-Z0-9_-])[\w-]{22}", re.DOTALL
+)
+"""What a coordinator hands out: the client's id or the instance's, and a random UUID; in a consumer group of the newer
+protocol a UUID in base64."""
 
 Replace = Callable[[Any, Moment, Names], Any]
 
@@ -99,7 +102,7 @@ def _named(name: str) -> Replace:
 
 def _member_id(value: Any, moment: Moment, names: Names) -> Any:
     found = _RANDOM_MEMBER_ID.fullmatch(value) if isinstance(value, str) else None
-    return moment.member_ids.of(value, f"{found['prefix']}-uuid") if found else value
+    return moment.member_ids.of(value, f"{found['prefix'] or ''}-uuid") if found else value
 
 
 def _by_member(value: Any, moment: Moment, names: Names) -> Any:

@@ -141,10 +141,6 @@ class Membership:
     def join(self, request: Join, reply: JoinReply, tombstones: Sequence[GroupRecord] = ()) -> GroupResult | None:
         """Handle a JoinGroup request. The reply may be given much later. ``tombstones``: of an empty group of another
         kind, whose id the group takes."""
-        error = self._check_join(request)
-        if error is not ErrorCode.NONE:
-            reply(Joined(error=error, member_id=request.member_id))
-            return None
         group = None if tombstones else self._presence.find(request.group_id)
         if group is not None:
             return self._join(group, request, reply)
@@ -153,7 +149,8 @@ class Membership:
             return None
         return self._create(request, reply, tombstones)
 
-    def _check_join(self, request: Join) -> ErrorCode:
+    def check_join(self, request: Join) -> ErrorCode:
+        """NONE if a group of any kind may be asked to let the member join."""
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         settings = self._settings
@@ -169,7 +166,7 @@ class Membership:
             if error is ErrorCode.NONE:
                 self._queues.submit(group_id, self.join(request, reply))
             else:
-                reply(Joined(error=client_error_of(error), member_id=request.member_id))
+                reply(Joined(error=client_error_of(error)))
 
         first = group_record(group_id, GroupMetadata(state_timestamp=self._clock.now_ms()))
         return GroupResult([*tombstones, first], then)

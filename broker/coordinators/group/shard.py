@@ -199,6 +199,9 @@ class GroupShard:
     def join(self, request: Join, reply: JoinReply) -> GroupResult | None:
         """Handle JoinGroup: let a member take part in the next generation."""
         group_id = request.group_id
+        if (error := self._membership.check_join(request)) is not ErrorCode.NONE:
+            reply(Joined(error=error, member_id=request.member_id))
+            return None
 
         def decision() -> GroupResult | None:
             group = self.image.modern.get(group_id)
@@ -210,11 +213,11 @@ class GroupShard:
                 return self._membership.join(request, reply, self._consumer_groups.tombstones(group))
             if isinstance(group, StreamsGroup) and not group.members:
                 return self._membership.join(request, reply, self._streams.tombstones(group))
-            reply(Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
+            reply(Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return None
 
         def refusal(error: ErrorCode) -> None:
-            reply(Joined(error=error, member_id=request.member_id))
+            reply(Joined(error=error))
 
         return self._queues.decide(group_id, decision, refusal, alone=partial(self._is_decided_alone, group_id))
 

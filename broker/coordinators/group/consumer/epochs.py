@@ -13,11 +13,6 @@ JOINS: Final = 0
 """The epoch with which a member joins."""
 
 
-def unknown_member(group_id: str, member_id: str) -> BeatRefused:
-    """The refusal of a request whose sender is not a member."""
-    return BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
-
-
 def check_beat(member: ConsumerMember, beat: Beat) -> None:
     """Raises `BeatRefused` for an epoch that is not the member's. The epoch before is the member's, too, if it has only
     partitions that it should have: the answer with its new epoch may be lost."""

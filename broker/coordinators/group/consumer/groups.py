@@ -17,7 +17,7 @@ from functools import partial
 
 from broker.coordinators.group.classic_group import ClassicGroup
 from broker.coordinators.group.consumer import records as r
-from broker.coordinators.group.consumer.epochs import JOINS, check_beat, check_epoch, unknown_member
+from broker.coordinators.group.consumer.epochs import JOINS, check_beat, check_epoch
 from broker.coordinators.group.consumer.group import ConsumerGroup
 from broker.coordinators.group.consumer.member import LEFT_FOR_A_WHILE, NOTHING_OWNED, ConsumerMember, MemberState
 from broker.coordinators.group.consumer.reconciliation import Target, next_step
@@ -29,7 +29,7 @@ from broker.coordinators.group.modern.assigning import AssignmentTurns
 from broker.coordinators.group.modern.deadlines import MemberDeadlines
 from broker.coordinators.group.modern.group import NOTHING, ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
-from broker.coordinators.group.modern.refused import BeatRefused, static_sender
+from broker.coordinators.group.modern.refused import BeatRefused, sender, unknown_member
 from broker.coordinators.group.modern.steps import Aftermath, Step, nobody
 from broker.coordinators.group.modern.timers import Deadline
 from broker.coordinators.group.modern.untold import UntoldAssignments
@@ -297,7 +297,7 @@ class ConsumerGroups:
             return known, None
         static = group.static_member(beat.instance_id)
         if not joins:
-            static = static_sender(group, beat.instance_id, beat.member_id)
+            static = sender(group, beat.member_id, beat.instance_id)
             check_beat(static, beat)
             return static, None
         if static is None:
@@ -454,12 +454,7 @@ class ConsumerGroups:
             if beat.group_id in self._around.groups or self._classic.find(beat.group_id) is not None:
                 raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
             raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} not found.")
-        if beat.instance_id is None:
-            member = group.members.get(beat.member_id)
-            if member is None:
-                raise unknown_member(group.group_id, beat.member_id)
-        else:
-            member = static_sender(group, beat.instance_id, beat.member_id)
+        member = sender(group, beat.member_id, beat.instance_id)
         answer = Beaten(member_id=beat.member_id, member_epoch=beat.member_epoch)
         if beat.instance_id is not None and beat.member_epoch == LEFT_FOR_A_WHILE:
             gone = dataclasses.replace(

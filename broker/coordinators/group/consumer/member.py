@@ -67,6 +67,13 @@ class ConsumerMember:
     """Partitions that the member has to give up."""
 
     @property
+    def held(self) -> Mapping[bytes, frozenset[int]]:
+        """Partitions by topic id that no other member may read: those assigned, and those still to be given up."""
+        owned = (self.assigned, self.pending_revocation)
+        topics = {topic_id for one in owned for topic_id in one}
+        return {topic_id: frozenset().union(*(one.get(topic_id, ()) for one in owned)) for topic_id in topics}
+
+    @property
     def is_revoking(self) -> bool:
         """Whether it has to give something up, and has not acknowledged that yet."""
         return self.state is MemberState.UNREVOKED_PARTITIONS

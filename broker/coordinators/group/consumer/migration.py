@@ -30,7 +30,7 @@ from broker.coordinators.group.consumer.member import ClassicSide, ConsumerMembe
 from broker.coordinators.group.image import GroupMetadata, MemberMetadata
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.kinds import Surroundings
-from broker.coordinators.group.modern.refused import BeatRefused
+from broker.coordinators.group.modern.refused import BeatRefused, sender
 from broker.coordinators.group.modern.steps import Aftermath, Step, nobody
 from broker.coordinators.group.modern.timers import Deadline
 from broker.coordinators.group.records import GroupResult, group_record, group_tombstone
@@ -204,11 +204,9 @@ class Migration:
         try:
             step, joined = self._join(group, request)
         except BeatRefused as refused:
-            reply(Joined(error=refused.code, member_id=request.member_id))
+            reply(Joined(error=refused.code))
             return None
-        return step.result(
-            lambda error: reply(joined if error is ErrorCode.NONE else Joined(error=error, member_id=request.member_id))
-        )
+        return step.result(lambda error: reply(joined if error is ErrorCode.NONE else Joined(error=error)))
 
     def _join(self, group: ConsumerGroup, request: Join) -> tuple[Step, Joined]:
         settings = self._around.settings
@@ -295,13 +293,14 @@ class Migration:
         try:
             member = self._member(group, request.member_id, request.instance_id, request.generation)
             self._check_protocol(member, request)
-            if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            if member.epoch < group.assignment_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
                 self._let_join(group.group_id, member)
                 raise BeatRefused(ErrorCode.REBALANCE_IN_PROGRESS, "a new rebalance has begun")
         except BeatRefused as refused:
             reply(Synced(error=refused.code))
             return
         self._groups.deadlines.cancel(group.group_id, member.member_id, Deadline.SYNC)
+        self._groups.begin_session(group.group_id, member)
         assert member.classic is not None
         reply(
             Synced(
@@ -318,8 +317,11 @@ class Migration:
         except BeatRefused as refused:
             return refused.code
         self._groups.begin_session(group.group_id, member)
+        # Heartbeats of members of the newer protocol compute the next assignment. Without such members it takes a join;
+        # Kafka leaves the group as it is then.
+        only_classic = group.classic_members == len(group.members)
         if (
-            member.epoch < group.epoch
+            member.epoch < (group.epoch if only_classic else group.assignment_epoch)
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
         ):
@@ -330,12 +332,14 @@ class Migration:
     def leave(
         self, group: ConsumerGroup, members: Sequence[LeavingMember], reply: Callable[[Left], None]
     ) -> GroupResult | None:
-        """Handle LeaveGroup: remove members of the classic protocol."""
+        """Handle LeaveGroup: remove members, whatever protocol they use."""
         errors: list[ErrorCode] = []
         gone: dict[str, ConsumerMember] = {}
         for leaving in members:
             try:
-                member = self._leaving(group, leaving)
+                # An administrator may name an instance id alone.
+                static = None if leaving.member_id else group.static_member(leaving.instance_id)
+                member = static or sender(group, leaving.member_id, leaving.instance_id)
             except BeatRefused as refused:
                 errors.append(refused.code)
             else:
@@ -351,35 +355,11 @@ class Migration:
 
         return step.result(answer)
 
-    def _leaving(self, group: ConsumerGroup, leaving: LeavingMember) -> ConsumerMember:
-        """Raises `BeatRefused`."""
-        member_id = leaving.member_id
-        static = group.static_member(leaving.instance_id)
-        if leaving.instance_id is not None:
-            if static is None:
-                raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, "no such instance")
-            if member_id and static.member_id != member_id:
-                raise BeatRefused(ErrorCode.FENCED_INSTANCE_ID, "another member has the instance id")
-            if not member_id:
-                # An administrator removes the static member, whatever protocol it uses.
-                return static
-            member_id = static.member_id
-        member = group.members.get(member_id)
-        if member is None or member.classic is None:
-            raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, "no such member of the classic protocol")
-        return member
-
     def _member(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
         """The member of the classic protocol that asks. Raises `BeatRefused`."""
-        if instance_id is not None:
-            static = group.static_member(instance_id)
-            if static is None:
-                raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, "no such instance")
-            if static.member_id != member_id:
-                raise BeatRefused(ErrorCode.FENCED_INSTANCE_ID, "another member has the instance id")
-        member = group.members.get(member_id)
-        if member is None or member.classic is None:
-            raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, "no such member of the classic protocol")
+        member = sender(group, member_id, instance_id)
+        if member.classic is None:
+            raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
         if member.epoch != generation:
             raise BeatRefused(ErrorCode.ILLEGAL_GENERATION, f"the member is in epoch {member.epoch}")
         return member

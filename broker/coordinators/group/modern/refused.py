@@ -17,8 +17,17 @@ class BeatRefused(Exception):
         self.message = message
 
 
-def static_sender(group: GroupWithTargets[MemberT, Any], instance_id: str | None, member_id: str) -> MemberT:
-    """The static member that sends a request. Raises `BeatRefused`."""
+def unknown_member(group_id: str, member_id: str) -> BeatRefused:
+    """The refusal of a request whose sender is not a member."""
+    return BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
+
+
+def sender(group: GroupWithTargets[MemberT, Any], member_id: str, instance_id: str | None) -> MemberT:
+    """The member that sends a request, with its instance id if it is static. Raises `BeatRefused`."""
+    if instance_id is None:
+        if (member := group.members.get(member_id)) is None:
+            raise unknown_member(group.group_id, member_id)
+        return member
     static = group.static_member(instance_id)
     if static is None:
         raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

@@ -100,8 +100,8 @@ class ShareGroups:
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def check_fetch(self, group: ModernGroup, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """A share group has no committed offsets, which an administrator may find out."""
-        return ErrorCode.NONE if member_id is None else ErrorCode.GROUP_ID_NOT_FOUND
+        """A share group has no committed offsets, which anybody may find out."""
+        return ErrorCode.NONE
 
     def check_delete_offsets(self, group: ModernGroup) -> ErrorCode:
         """A share group has no committed offsets."""

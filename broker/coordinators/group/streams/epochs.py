@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from broker.coordinators.group.modern.refused import BeatRefused, static_sender
-from broker.coordinators.group.streams.group import StreamsGroup
+from broker.coordinators.group.modern.refused import BeatRefused
 from broker.coordinators.group.streams.member import StreamsMember, Tasks
 from broker.coordinators.group.streams.requests import StreamsBeat
 from broker.coordinators.group.streams.topology import Configured
 from protocol.errors import ErrorCode
-
-
-def sender(group: StreamsGroup, beat: StreamsBeat) -> StreamsMember:
-    """The member that sends the heartbeat. Raises `BeatRefused`."""
-    if beat.instance_id is not None:
-        return static_sender(group, beat.instance_id, beat.member_id)
-    member = group.members.get(beat.member_id)
-    if member is None:
-        why = f"Member {beat.member_id} is not a member of group {group.group_id}."
-        raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, why)
-    return member
 
 
 def check_epoch(member: StreamsMember, beat: StreamsBeat) -> None:

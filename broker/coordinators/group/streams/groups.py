@@ -23,14 +23,14 @@ from broker.coordinators.group.modern.assigning import AssignmentTurns
 from broker.coordinators.group.modern.deadlines import MemberDeadlines
 from broker.coordinators.group.modern.group import ModernGroup
 from broker.coordinators.group.modern.kinds import Surroundings
-from broker.coordinators.group.modern.refused import BeatRefused
+from broker.coordinators.group.modern.refused import BeatRefused, sender
 from broker.coordinators.group.modern.steps import Aftermath, Step, nobody
 from broker.coordinators.group.modern.untold import UntoldAssignments
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
 from broker.coordinators.group.streams import records as r
 from broker.coordinators.group.streams.endpoints import EndpointViews
-from broker.coordinators.group.streams.epochs import check_epoch, check_tasks, has_since, sender
+from broker.coordinators.group.streams.epochs import check_epoch, check_tasks, has_since
 from broker.coordinators.group.streams.group import StreamsGroup
 from broker.coordinators.group.streams.member import (
     LEFT_FOR_A_WHILE,
@@ -343,7 +343,7 @@ class StreamsGroups:
         """The member that sends the heartbeat, new or known, and the static member whose place it takes."""
         joins = beat.member_epoch == JOINS
         if not joins:
-            member = sender(group, beat)
+            member = sender(group, beat.member_id, beat.instance_id)
             check_epoch(member, beat)
             return member, None
         static = group.static_member(beat.instance_id)
@@ -523,7 +523,7 @@ class StreamsGroups:
             raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} {what}.")
         if beat.shuts_down:
             self._shutdowns.setdefault(beat.group_id, beat.member_id)
-        member = sender(group, beat)
+        member = sender(group, beat.member_id, beat.instance_id)
         answer = StreamsBeaten(member_id=beat.member_id, member_epoch=beat.member_epoch)
         if beat.instance_id is not None and beat.member_epoch == LEFT_FOR_A_WHILE:
             gone = dataclasses.replace(

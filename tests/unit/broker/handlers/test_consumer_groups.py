@@ -96,6 +96,34 @@ def test_groups_are_described_and_listed(broker: InProcessBroker, version: int) 
     assert classic.error_message == f"Group {G} is not a classic group."
 
 
+@every_version(ConsumerGroupDescribeRequest)
+def test_partitions_that_a_member_has_still_to_give_up_are_described_as_its_own(
+    broker: InProcessBroker, version: int
+) -> None:
+    create_offsets_topic(broker)
+    topic = broker.create_topic("orders", partitions=3)
+    joined = broker.ask(heartbeat(member_id="anna", server_assignor="range"), 1)
+    broker.advance(1_000)
+    broker.ask(heartbeat(member_id="bert", server_assignor="range"), 1)
+    everything = [ConsumerGroupHeartbeatRequest.TopicPartition(topic_id=topic, partitions=[0, 1, 2])]
+
+    def described() -> list[list[int]]:
+        """The partitions that anna has, and those that she is to have."""
+        asked = ConsumerGroupDescribeRequest(group_ids=[G], include_authorized_operations=False)
+        members = {member.member_id: member for member in broker.ask(asked, version).groups[0].members}
+        anna = members["anna"]
+        return [one.topic_partitions[0].partitions for one in (anna.assignment, anna.target_assignment)]
+
+    beats = {"member_id": "anna", "rebalance_timeout_ms": -1, "subscribed_topic_names": None}
+    told = broker.ask(heartbeat(joined.member_epoch, topic_partitions=everything, **beats), 1)
+    [kept] = told.assignment.topic_partitions
+    assert kept.partitions == [0, 1]
+    assert described() == [[0, 1, 2], [0, 1]]
+    owned = [ConsumerGroupHeartbeatRequest.TopicPartition(topic_id=topic, partitions=kept.partitions)]
+    broker.ask(heartbeat(joined.member_epoch, topic_partitions=owned, **beats), 1)
+    assert described() == [[0, 1], [0, 1]]
+
+
 def test_an_expression_subscribes_to_topics_that_are_there_and_that_come(broker: InProcessBroker) -> None:
     create_offsets_topic(broker)
     orders = broker.create_topic("orders")

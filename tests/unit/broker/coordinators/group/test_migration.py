@@ -10,7 +10,7 @@ from broker.coordinators.group.consumer.embedded import (
     read_subscription,
     write_assignment,
 )
-from broker.coordinators.group.requests import Protocol
+from broker.coordinators.group.requests import Joined, Protocol
 from protocol.errors import ErrorCode as E
 from tests.unit.broker.coordinators.group.consumer_members import Consumer, settle
 from tests.unit.broker.coordinators.group.harness import Client, Coordinator, G
@@ -234,6 +234,7 @@ def test_without_downgrades_the_group_stays_a_consumer_group():
     carl.leaves()
 
     assert groups.shard.kind_of(G) == "consumer"
+    # No newer member is left to compute the next assignment: a classic member has to join for that.
     go_on([anna], [])
     assert anna.partitions == {0, 1, 2, 3}
 
@@ -242,7 +243,7 @@ def test_who_may_not_take_part_is_refused(groups):
     carl = Consumer(groups, "carl")
     carl.joins()
     dora = ClassicClient(groups, "dora", protocol_type="connect")
-    assert dora.asks_to_join().answer.error is E.INCONSISTENT_GROUP_PROTOCOL
+    assert dora.asks_to_join(member_id="dora").answer == Joined(error=E.INCONSISTENT_GROUP_PROTOCOL)
     anna = ClassicClient(groups, "anna", needs_known_id=False)
     anna.joins()
 
@@ -250,10 +251,74 @@ def test_who_may_not_take_part_is_refused(groups):
     assert anna.asks_to_sync(generation=1).answer.error is E.ILLEGAL_GENERATION
     assert anna.beats(generation=9) is E.ILLEGAL_GENERATION
     assert anna.beats(member_id="carl") is E.UNKNOWN_MEMBER_ID
-    assert groups.leaves("carl", "nobody").answer.members == [E.UNKNOWN_MEMBER_ID] * 2
+    assert groups.leaves("nobody", ("", "shop"), ("carl", "shop")).answer.members == [E.UNKNOWN_MEMBER_ID] * 3
     assert anna.commits(3, generation=1) is E.ILLEGAL_GENERATION
     assert groups.leaves(anna.member_id).answer.members == [E.NONE]
     assert set(groups.shard.image.modern[G].members) == {"carl"}
+
+
+@pytest.mark.parametrize("named", ["carl", ("carl", "shop 1"), ("", "shop 1")])
+def test_a_newer_member_is_removed_by_a_classic_request_however_it_is_named(groups, named):
+    carl, dora = Consumer(groups, "carl", instance_id="shop 1"), Consumer(groups, "dora")
+    for member in (carl, dora):
+        member.joins()
+    fenced = groups.leaves(("dora", "shop 1"), "nobody").answer.members
+    assert fenced == [E.FENCED_INSTANCE_ID, E.UNKNOWN_MEMBER_ID]
+
+    assert groups.leaves(named).answer.members == [E.NONE]
+    assert set(groups.shard.image.modern[G].members) == {"dora"}
+    settle(dora)
+    assert dora.owned["orders"] == {0, 1, 2, 3}
+
+
+def test_the_last_newer_member_that_is_removed_leaves_a_classic_group(groups):
+    [anna] = classic_group(groups, "anna")
+    carl = Consumer(groups, "carl")
+    carl.joins()
+    go_on([anna], [carl])
+
+    assert groups.leaves("carl").answer.members == [E.NONE]
+    assert groups.shard.kind_of(G) == "classic"
+    assert anna.beats() is E.REBALANCE_IN_PROGRESS
+
+
+def test_a_classic_member_goes_on_while_the_next_assignment_is_only_due(groups):
+    groups.configs["consumer.assignment.interval.ms"] = 1_000
+    carl = Consumer(groups, "carl")
+    carl.joins()
+    anna = ClassicClient(groups, "anna", needs_known_id=False)
+    anna.takes(anna.asks_to_join().answer)
+    assert groups.shard.glance(G).state == "Assigning"
+
+    assert anna.asks_to_sync().answer.error is E.NONE
+    assert anna.beats() is E.NONE
+    groups.pass_ms(1_000)
+    assert anna.beats() is E.NONE
+    carl.beats()
+    assert anna.asks_to_sync().answer.error is E.REBALANCE_IN_PROGRESS
+    assert anna.beats() is E.REBALANCE_IN_PROGRESS
+    go_on([anna], [carl])
+    assert len(anna.partitions) == 2
+
+
+def test_a_classic_member_is_alive_with_each_sync(groups):
+    carl = Consumer(groups, "carl")
+    carl.joins()
+    anna = ClassicClient(groups, "anna", needs_known_id=False, session_timeout_ms=10_000)
+    anna.takes(anna.asks_to_join().answer)
+    for _ in range(3):
+        groups.pass_ms(6_000)
+        anna.asks_to_sync()
+        carl.beats()
+    assert set(groups.shard.image.modern[G].members) == {"carl", anna.member_id}
+
+
+def test_a_session_timeout_out_of_bounds_is_refused_before_the_protocols_of_the_group(groups):
+    carl = Consumer(groups, "carl")
+    carl.joins()
+    anna = ClassicClient(groups, "anna", protocol_type="connect", session_timeout_ms=1)
+    refused = Joined(error=E.INVALID_SESSION_TIMEOUT, member_id="a")
+    assert anna.asks_to_join(member_id="a").answer == refused
 
 
 def test_a_classic_member_that_does_not_join_again_is_removed(groups):
