@@ -189,6 +189,31 @@ class BrokerLifecycle:
         directory_id = self._log_dirs.id_of(directory)
         self._call_soon(lambda: self._report(directory_id, partitions))
 
+    def report_failed_before(self) -> None:
+        """Report the directories that have failed since this broker registered as a member, which it does before it
+        loads its logs."""
+        if self._membership is not None:
+            for directory in self._log_dirs.for_logs:
+                if directory.has_failed:
+                    self._membership.directory_failed(self._log_dirs.id_of(directory))
+
+    def assign_directory(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
+        """Tell the controller in which log directory a replica is."""
+        if self._membership is not None:
+            self._membership.requests.assign_directory(topic_id, partition, directory_id)
+        else:
+            # Not at once: this call may come from the publication of a metadata change.
+            self._call_soon(lambda: self._assign_directory(topic_id, partition, directory_id))
+
+    def _assign_directory(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
+        assert self._controller is not None, "a broker registers before it hosts replicas"
+        try:
+            self._controller.assign_directory(topic_id, partition, directory_id, _nothing)
+        except (DiskFull, TooManyOpenFiles):
+            self._scheduler.once(RETRY_MS, lambda: self._assign_directory(topic_id, partition, directory_id))
+        except LogDirFailed:
+            pass  # the metadata log has failed too, and has logged it: the node stops
+
     def cordon(self, settings: BrokerSettings) -> None:
         """Let the directories of `cordoned.log.dirs` take no new replicas, and tell the controller."""
         self._log_dirs.cordon(settings.cordoned_directories)
@@ -230,3 +255,7 @@ class BrokerLifecycle:
             self._scheduler.once(RETRY_MS, lambda: self._report(directory_id, partitions))
         except LogDirFailed:
             pass  # the metadata log has failed too, and has logged it: the node stops
+
+
+def _nothing() -> None:
+    pass

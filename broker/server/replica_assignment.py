@@ -2,10 +2,10 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from broker.controller.directories import is_online
+from broker.controller.directories import MIGRATING, UNASSIGNED
 from broker.logs.cleaner import LogCleaner
 from broker.logs.removals import LogRemovals
 from broker.logs.replica_moves import ReplicaMoves
@@ -69,14 +69,16 @@ class ReplicaAssignment:
         disk_reserves: Mapping[LogDir, DiskReserve],
         view: ClusterView = ALONE,
         lag_max_ms: int,
-        assign_directory: AssignDirectory | None = None,
+        assign_directory: AssignDirectory,
+        is_member: bool,
     ) -> None:
-        """``lag_max_ms`` is `replica.lag.time.max.ms`. ``assign_directory`` tells controllers elsewhere in which log
-        directory a replica is; without it the controller is here, and knows."""
+        """``lag_max_ms`` is `replica.lag.time.max.ms`. ``assign_directory`` tells controllers where a replica is.
+        ``is_member``: the controllers are other nodes, which may assign replicas while this node is away."""
         self._node_id = node_id
         self._view = view
         self._lag_max_ms = lag_max_ms
         self._assign_directory = assign_directory
+        self._is_member = is_member
         self._clock = clock
         self._ids = ids
         self._logs = logs
@@ -95,6 +97,9 @@ class ReplicaAssignment:
         """Partitions whose logs are still to be made: topic id and index."""
         self._too_early: list[tuple[bytes, int]] = []
         """New partitions with the name of a deleted partition that is still in the checkpoints."""
+        self._withheld: set[TopicPartition] = set()
+        """Offline replicas whose log directory is gone: each change of the partition decides anew whether they are
+        made."""
         self._goes_on = False
         self._are_directories_known = False
         """Whether the metadata has the log directories of this broker, so that replicas can be in one of them."""
@@ -106,36 +111,29 @@ class ReplicaAssignment:
         image = self._metadata.image
         self._are_directories_known = bool(known_directories(image, self._node_id))
         self._drop_strays()
-        has_failures = any(directory.has_failed for directory in self._logs.directories)
-        begun_anew: list[TopicPartition] = []
+        begun: list[TopicPartition] = []
         for topic in image.topics.by_name.values():
             for partition in topic.partitions:
                 topic_partition = TopicPartition(topic.name, partition.index)
-                if (
-                    has_failures
-                    and partition.directory_of(self._node_id) not in self._directories
-                    and self._logs.get(topic_partition) is None
-                ):
-                    # The metadata does not have the directory of the log, and no other directory has the log.
-                    self._replicas.take_offline([topic_partition])
-                    continue
                 if not self._logs.may_be_made(topic_partition):
                     self._too_early.append((topic.topic_id, partition.index))
                     continue
                 was_there = self._logs.get(topic_partition) is not None
                 try:
-                    self._host(topic, partition)
+                    self._host(topic, partition, is_start=True)
                 except (DiskFull, TooManyOpenFiles) as error:
                     self._host_later(topic, partition, error)
-                if not was_there and self._assign_directory is None and self._logs.get(topic_partition) is not None:
-                    begun_anew.append(topic_partition)
-        if begun_anew:
-            more = len(begun_anew) - MOST_NAMED
+                if not was_there and not self._is_member and self._logs.get(topic_partition) is not None:
+                    begun.append(topic_partition)
+        if begun:
+            log.warning("partitions without a directory begin without records: %s", _named(begun))
+        if self._withheld:
             log.warning(
-                "partitions without a directory begin without records: %s%s",
-                ", ".join(map(str, begun_anew[:MOST_NAMED])),
-                f" and {more} more" if more > 0 else "",
-            )
+                "%d replicas are offline, since their log directories are gone and no other broker is known to have "
+                "their records: %s. They wait for these directories, which are looked for at a start, or for another "
+                "leader",
+                len(self._withheld), _named(sorted(self._withheld)),
+            )  # fmt: skip
         self._forget_deleted()
 
     def _drop_strays(self) -> None:
@@ -167,6 +165,8 @@ class ReplicaAssignment:
                 self._to_host.append((image.topics.by_name[topic_partition.topic].topic_id, changed.index))
             else:
                 self._lead(hosted, changed)
+                if self._logs.futures.get(topic_partition) is None:  # else the move tells of the directory
+                    self._tell_directory(image.topics.by_name[topic_partition.topic], changed, hosted.log_dir)
         if self._to_host and not self._goes_on:
             self._host_some()
         if self._configs.log_defaults() != self._log_defaults:
@@ -250,27 +250,19 @@ class ReplicaAssignment:
         self._goes_on = True
         self._scheduler.once(after_ms, self._host_some)
 
-    def _host(self, topic: TopicImage, image: PartitionImage) -> None:
+    def _host(self, topic: TopicImage, image: PartitionImage, *, is_start: bool = False) -> None:
         """Make the log of a partition, unless it was found at the start, and host it.
 
         Raises DiskFull and TooManyOpenFiles, which may pass.
         """
-        if self._node_id not in image.replicas or self._replicas.is_offline(topic.name, image.index):
-            return
         topic_partition = TopicPartition(topic.name, image.index)
-        directory = self._logs.directory_of(topic_partition)
-        if directory is None and topic_partition in self._logs.withheld:
+        is_withheld = topic_partition in self._withheld
+        if self._node_id not in image.replicas or (self._replicas.is_offline(*topic_partition) and not is_withheld):
+            return
+        directory = self._logs.directory_of(topic_partition) or self._place(topic_partition, image, is_start=is_start)
+        if directory is None:
             self._replicas.take_offline([topic_partition])
             return
-        if directory is None:
-            directory_id = image.directory_of(self._node_id)
-            directory = self._directories.get(directory_id)
-            is_lost = directory.has_failed if directory is not None else not is_online(directory_id, ())
-            if is_lost and not self._may_begin_anew(image, directory):
-                # The log exists in an unusable directory: an empty log elsewhere would hide its records.
-                self._replicas.take_offline([topic_partition])
-                return
-            directory = directory or self._logs.emptiest()
         config = self._configs.topic_config(topic.name)
         try:
             found = self._logs.create(
@@ -300,8 +292,14 @@ class ReplicaAssignment:
             raise
         except StorageError as error:
             self._replicas.work_failed(directory, error)
-            self._replicas.take_offline([topic_partition])
+            if directory.has_failed and image.directory_of(self._node_id) not in self._directories:
+                self._host(topic, image, is_start=is_start)  # this node has chosen the directory: there are others
+            else:
+                self._replicas.take_offline([topic_partition])
             return
+        if is_withheld:
+            self._withheld.remove(topic_partition)
+            log.info("%s begins without records in %s, since another broker has them", topic_partition, directory.path)
         self._replicas.host(partition)
         self._tell_directory(topic, image, directory)
 
@@ -314,25 +312,38 @@ class ReplicaAssignment:
                 self._tell_directory(topic, partition, hosted.log_dir)
 
     def _tell_directory(self, topic: TopicImage, image: PartitionImage, directory: LogDir) -> None:
-        """Tell controllers elsewhere in which log directory a replica is, unless the metadata has it so."""
-        if self._assign_directory is not None:
-            actual = next((known for known, each in self._directories.items() if each is directory), None)
-            if actual is not None and actual != image.directory_of(self._node_id):
-                self._assign_directory(topic.topic_id, image.index, actual)
+        """Tell the controllers in which log directory a replica is, unless the metadata has it so."""
+        if not self._are_directories_known:
+            return
+        actual = next((known for known, each in self._directories.items() if each is directory), None)
+        if actual is not None and actual != image.directory_of(self._node_id):
+            self._assign_directory(topic.topic_id, image.index, actual)
 
-    def _may_begin_anew(self, image: PartitionImage, directory: LogDir | None) -> bool:
-        """Whether a replica may be made without its records, which were in a directory that this node does not have any
-        more: another broker has them, and no directory is missing that may come back."""
-        return (
-            directory is None
-            and self._assign_directory is not None
-            and image.leader not in (self._node_id, NO_LEADER)
-            and not any(known.has_failed for known in self._logs.directories)
-        )
+    def _place(self, topic_partition: TopicPartition, image: PartitionImage, *, is_start: bool) -> LogDir | None:
+        """The log directory for a log that no directory has; None: it is not made now.
+
+        A log may exist in a directory that cannot be used or is gone. An empty log elsewhere would hide its records.
+        """
+        directory_id = image.directory_of(self._node_id)
+        directory = self._directories.get(directory_id)
+        has_failures = any(known.has_failed for known in self._logs.directories)
+        if topic_partition in self._logs.withheld or (directory is not None and directory.has_failed):
+            return None
+        if directory is not None:
+            return directory
+        if directory_id == UNASSIGNED or (directory_id == MIGRATING and not (is_start and has_failures)):
+            return self._logs.emptiest()
+        if has_failures:
+            return None  # the failed directory may be the missing one, and be back at the next start
+        if _is_kept_by_others(image, self._node_id):
+            return self._logs.emptiest()
+        self._withheld.add(topic_partition)
+        return None
 
     def _drop(self, topic: str, index: int, *, has_moved: bool = False) -> None:
         self._replicas.drop(topic, index, has_moved=has_moved)
         topic_partition = TopicPartition(topic, index)
+        self._withheld.discard(topic_partition)
         is_later = topic_partition in self._logs.exchanged
 
         def ended() -> None:
@@ -380,3 +391,16 @@ def _leader_and_isr(image: PartitionImage) -> LeaderAndIsr:
         adding_replicas=frozenset(image.adding_replicas),
         is_recovering=image.leader_recovery_state != 0,
     )
+
+
+def _is_kept_by_others(image: PartitionImage, node_id: int) -> bool:
+    """Whether a replica of ``node_id`` without records loses none: another broker leads, or has to lead before."""
+    if image.leader != NO_LEADER:
+        return image.leader != node_id
+    return node_id not in (*image.isr, *image.eligible_leader_replicas, *image.last_known_elr)
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    """The first partitions, and how many there are beside them."""
+    more = len(partitions) - MOST_NAMED
+    return ", ".join(map(str, partitions[:MOST_NAMED])) + (f" and {more} more" if more > 0 else "")

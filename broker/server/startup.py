@@ -178,6 +178,7 @@ class Startup:
         dynamic_config.subscribe(self._lifecycle.cordon)
         self._logs.producer_id_expiration_ms = dynamic_config.settings.producer_id_expiration_ms
         await self._load_logs(configs)
+        self._lifecycle.report_failed_before()
         if cluster.controller is not None:
             await self._opening.register(cluster.controller, self._logs)
             log_older_levels(self._metadata.image.features.levels)
@@ -347,7 +348,8 @@ class Startup:
             disk_reserves=self._disk_reserves,
             view=ALONE if self.replication is None else self.replication.view,
             lag_max_ms=settings.replica_lag_time_max_ms,
-            assign_directory=None if self.membership is None else self.membership.requests.assign_directory,
+            assign_directory=self._lifecycle.assign_directory,
+            is_member=settings.is_member,
         )
         assignment.host_all()
         for removal, directory in self._logs.take_pending_removals():

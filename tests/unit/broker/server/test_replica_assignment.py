@@ -318,6 +318,7 @@ def test_a_member_tells_of_its_directories_once_the_clusters_level_has_them_and_
         disk_reserves={},
         lag_max_ms=30_000,
         assign_directory=lambda *place: told.append(place),
+        is_member=True,
     )
     loader = MetadataLoader(metadata)
 
