@@ -9,7 +9,7 @@ from broker.fetch.executor import FetchExecutor
 from broker.fetch.read_rules import FOLLOWERS_SERVE_SINCE_VERSION, FetchRequirements, count_bytes_out
 from broker.fetch.round import FetchResult, PartitionFetch, PartitionKey, PartitionRead
 from broker.fetch.sessions import FetchSessions, FetchTerms
-from broker.handlers.partition_lookup import PartitionLookup, add_endpoint
+from broker.handlers.partition_lookup import PartitionLookup
 from broker.metadata.cache import MetadataCache
 from broker.replication.isolation import FetchIsolation, consumer_isolation
 from broker.request.code_versions import known_code
@@ -224,11 +224,10 @@ class FetchHandler:
         if code in _BEFORE_READING:
             of_partition.aborted_transactions = []
         if code in _CARRY_LEADER and context.api_version >= LEADER_SINCE_VERSION:
-            leadership = self._partitions.leadership(fetch.topic or "", fetch.index, context.peer.listener)
-            of_partition.current_leader = Answer.CurrentLeader(
-                leader_id=leadership.leader_id, leader_epoch=leadership.leader_epoch
-            )
-            add_endpoint(leadership, answer.node_endpoints, FetchResponse.NodeEndpoint)
+            of_partition.current_leader = self._partitions.current_leader(
+                fetch.topic or "", fetch.index, context.peer.listener,
+                Answer.CurrentLeader, answer.node_endpoints, FetchResponse.NodeEndpoint,
+            )  # fmt: skip
         return of_partition
 
 

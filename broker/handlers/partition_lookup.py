@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from broker.metadata.brokers import Brokers, ListedBroker
+from broker.metadata.brokers import Brokers
 from broker.metadata.cache import ImageSource
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from broker.replication.replication import Replication
 
 
-class Leadership(NamedTuple):
-    """Who leads a partition, for answers that send a client there (KIP-951)."""
+class _Endpoint(Protocol):
+    node_id: int
 
-    leader_id: int
-    """`NO_LEADER` if no broker leads it, or there is no such partition."""
-    leader_epoch: int
-    broker: ListedBroker | None
-    """The leader with its address on the client's listener; None if it is fenced or has no such listener."""
+
+E = TypeVar("E", bound=_Endpoint)
+L = TypeVar("L")
 
 
 class PartitionLookup:
@@ -61,8 +59,28 @@ class PartitionLookup:
         known = self._metadata.image.topics.by_id.get(topic_id)
         return "" if known is None else known.name
 
-    def leadership(self, topic: str, index: int, listener: str) -> Leadership:
-        """Who leads the partition: as this node's replica knows it, else as the metadata has it."""
+    def current_leader(
+        self,
+        topic: str,
+        index: int,
+        listener: str,
+        make_leader: Callable[..., L],
+        endpoints: list[E],
+        make_endpoint: Callable[..., E],
+    ) -> L:
+        """Who leads a partition, for an answer that sends a client there (KIP-951).
+
+        This node's replica knows it, or else the metadata; -1 if no broker leads it, or there is no such partition.
+
+        Args:
+            topic: the topic's name.
+            index: the partition's index.
+            listener: the listener on which the client has asked.
+            make_leader: makes the answer's struct for the leader's id and epoch.
+            endpoints: the endpoints of the answer. The leader's is added once, unless the leader is fenced or has no
+                such listener.
+            make_endpoint: makes a struct of ``endpoints``.
+        """
         leader, epoch = NO_LEADER, NO_EPOCH
         hosted = self._find(topic, index)
         if hosted is not None:
@@ -72,22 +90,11 @@ class PartitionLookup:
             partition = None if known is None else known.partition(index)
             if partition is not None:
                 leader, epoch = partition.leader, partition.leader_epoch
-        return Leadership(leader, epoch, self._brokers.on(listener).find_alive(leader))
+        broker = self._brokers.on(listener).find_alive(leader)
+        if broker is not None and all(endpoint.node_id != leader for endpoint in endpoints):
+            endpoints.append(make_endpoint(node_id=leader, host=broker.host, port=broker.port, rack=broker.rack))
+        return make_leader(leader_id=leader, leader_epoch=epoch)
 
     def _is_known(self, topic: str, index: int) -> bool:
         known = self._metadata.image.topics.by_name.get(topic)
         return known is not None and known.partition(index) is not None
-
-
-class _Endpoint(Protocol):
-    node_id: int
-
-
-E = TypeVar("E", bound=_Endpoint)
-
-
-def add_endpoint(leadership: Leadership, endpoints: list[E], make: Callable[..., E]) -> None:
-    """Put the leader's address into the ``endpoints`` of an answer, once. ``make`` makes the structs of the answer."""
-    broker = leadership.broker
-    if broker is not None and all(endpoint.node_id != broker.broker_id for endpoint in endpoints):
-        endpoints.append(make(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack))

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from broker.handlers.partition_lookup import PartitionLookup, add_endpoint
+from broker.handlers.partition_lookup import PartitionLookup
 from broker.replication.append import Publication
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.code_versions import known_code
@@ -133,11 +133,10 @@ class PendingAnswer:
             for answer in topic.partition_responses:
                 if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     name = topic.name or self._partitions.topic_name(topic.topic_id)
-                    leadership = self._partitions.leadership(name, answer.index, listener)
-                    answer.current_leader = Answer.CurrentLeader(
-                        leader_id=leadership.leader_id, leader_epoch=leadership.leader_epoch
-                    )
-                    add_endpoint(leadership, self.response.node_endpoints, ProduceResponse.NodeEndpoint)
+                    answer.current_leader = self._partitions.current_leader(
+                        name, answer.index, listener,
+                        Answer.CurrentLeader, self.response.node_endpoints, ProduceResponse.NodeEndpoint,
+                    )  # fmt: skip
 
 
 def _say_where(answer: Answer, publication: Publication, first_offset: int, log_append_time_ms: int) -> None:

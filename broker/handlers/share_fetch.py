@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from broker.fetch.read_rules import count_bytes_out
-from broker.handlers.partition_lookup import Leadership, PartitionLookup, add_endpoint
+from broker.handlers.partition_lookup import PartitionLookup
 from broker.metadata.cache import MetadataCache
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import (
@@ -30,6 +30,8 @@ from broker.share.share_fetch import ShareFetch, ShareFetchAnswer
 from broker.share.share_partitions import SharePartitions
 from protocol.errors import ErrorCode
 from protocol.messages.share_fetch import (
+    CurrentLeader,
+    NodeEndpoint,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareFetchRequest,
@@ -202,12 +204,7 @@ class ShareFetchHandler:
         if answered.error is not None:
             of_partition.error_code = error_code_of(answered.error)
             of_partition.error_message = _said_of(answered.error)
-            if of_partition.error_code in _CARRY_LEADER:
-                leadership = self._leadership(answered.topic_id_partition, context)
-                of_partition.current_leader = FetchAnswer.CurrentLeader(
-                    leader_id=leadership.leader_id, leader_epoch=leadership.leader_epoch
-                )
-                add_endpoint(leadership, answer.node_endpoints, ShareFetchResponse.NodeEndpoint)
+            self._name_leader(of_partition, answered.topic_id_partition, answer, context)
         elif answered.region is not None and answered.taken_from is not None:
             of_partition.records = answered.region
             of_partition.acquired_records = [
@@ -256,18 +253,11 @@ class ShareFetchHandler:
     def _acknowledged(
         self, key: TopicIdPartition, error: Exception | None, answer: ShareAcknowledgeResponse, context: RequestContext
     ) -> AcknowledgeAnswer:
-        of_partition = AcknowledgeAnswer(
-            partition_index=key.partition, current_leader=AcknowledgeAnswer.CurrentLeader(leader_id=0, leader_epoch=0)
-        )
+        of_partition = AcknowledgeAnswer(partition_index=key.partition)
         if error is not None:
             of_partition.error_code = error_code_of(error)
             of_partition.error_message = _said_of(error)
-            if of_partition.error_code in _CARRY_LEADER:
-                leadership = self._leadership(key, context)
-                of_partition.current_leader = AcknowledgeAnswer.CurrentLeader(
-                    leader_id=leadership.leader_id, leader_epoch=leadership.leader_epoch
-                )
-                add_endpoint(leadership, answer.node_endpoints, ShareAcknowledgeResponse.NodeEndpoint)
+            self._name_leader(of_partition, key, answer, context)
         return of_partition
 
     # What both do -----------------------------------------------------------------------------------------------------
@@ -338,8 +328,19 @@ class ShareFetchHandler:
         if session is not None:
             self._share_partitions.release(session)
 
-    def _leadership(self, key: TopicIdPartition, context: RequestContext) -> Leadership:
-        return self._partitions.leadership(self._name_of(key.topic_id) or "", key.partition, context.peer.listener)
+    def _name_leader(
+        self,
+        of_partition: FetchAnswer | AcknowledgeAnswer,
+        key: TopicIdPartition,
+        answer: ShareFetchResponse | ShareAcknowledgeResponse,
+        context: RequestContext,
+    ) -> None:
+        """Say who leads the partition where the error is about the leader."""
+        if of_partition.error_code in _CARRY_LEADER:
+            of_partition.current_leader = self._partitions.current_leader(
+                self._name_of(key.topic_id) or "", key.partition, context.peer.listener,
+                CurrentLeader, answer.node_endpoints, NodeEndpoint,
+            )  # fmt: skip
 
 
 class _PendingAnswer:
@@ -417,7 +418,6 @@ def _empty(key: TopicIdPartition) -> FetchAnswer:
     return FetchAnswer(
         partition_index=key.partition,
         acknowledge_error_code=ErrorCode.NONE,
-        current_leader=FetchAnswer.CurrentLeader(leader_id=0, leader_epoch=0),
         records=b"",
         acquired_records=[],
     )

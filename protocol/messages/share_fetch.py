@@ -3,7 +3,35 @@
 from __future__ import annotations
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int8, Int16, Int32, Int64, Records, String, Uuid, api_message, field, struct
+from protocol.schema import (
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    String,
+    Uuid,
+    api_message,
+    field,
+    frozen_struct,
+    struct,
+)
+
+
+@frozen_struct
+class CurrentLeader:
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+@struct
+class NodeEndpoint:
+    node_id: Int32
+    host: String
+    port: Int32
+    rack: String | None = None
 
 
 @api_message(ApiKey.SHARE_FETCH)
@@ -64,27 +92,15 @@ class ShareFetchResponse:
             error_message: String | None = None
             acknowledge_error_code: Int16
             acknowledge_error_message: String | None = None
-            current_leader: CurrentLeader
+            current_leader: CurrentLeader = CurrentLeader()
             records: Records
             acquired_records: Array[AcquiredRecord]
-
-            @struct
-            class CurrentLeader:
-                leader_id: Int32
-                leader_epoch: Int32
 
             @struct
             class AcquiredRecord:
                 first_offset: Int64
                 last_offset: Int64
                 delivery_count: Int16
-
-    @struct
-    class NodeEndpoint:
-        node_id: Int32
-        host: String
-        port: Int32
-        rack: String | None = None
 
 
 @api_message(ApiKey.SHARE_ACKNOWLEDGE)
@@ -131,16 +147,4 @@ class ShareAcknowledgeResponse:
             partition_index: Int32
             error_code: Int16 = 0
             error_message: String | None = None
-            current_leader: CurrentLeader
-
-            @struct
-            class CurrentLeader:
-                leader_id: Int32
-                leader_epoch: Int32
-
-    @struct
-    class NodeEndpoint:
-        node_id: Int32
-        host: String
-        port: Int32
-        rack: String | None = None
+            current_leader: CurrentLeader = CurrentLeader()

@@ -368,6 +368,15 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
     ),
     *(
         Allowed(
+            api=api,
+            path="responses.*.current_leader",
+            when=lambda kafka, ours: (kafka, ours) == ({"leader_id": 0, "leader_epoch": 0}, ABSENT),
+            reason="Kafka names broker 0 where it names no leader, which franz-go follows; we answer -1, as in Fetch.",
+        )
+        for api in ("SHARE_FETCH", "SHARE_ACKNOWLEDGE")
+    ),
+    *(
+        Allowed(
             api="LIST_GROUPS",
             step=f"groups in the state '{state}'",
             reason="Kafka's administrators ask for the state by its name, and are told of no group; we tell them.",

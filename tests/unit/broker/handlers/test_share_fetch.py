@@ -348,6 +348,29 @@ def test_a_group_that_another_leader_has_taken_over(
     assert anna.acquire() == [(0, 0, 1)]
 
 
+@every_version(ShareFetchRequest)
+def test_only_errors_about_the_leader_name_a_leader(broker: InProcessBroker, jobs: bytes, version: int) -> None:
+    """franz-go takes a leader of 0 for a hint. Kafka 4.4.0 answers 0 and 0, the fields' defaults."""
+    broker.produce("jobs", b"a")
+    anna = ShareMember(broker, jobs, version=version)
+    here, unknown_index, unknown_topic = (jobs, 0), (jobs, 7), (UNKNOWN, 0)
+
+    fetched = anna.fetch({here: [], unknown_index: [], unknown_topic: []})
+    acknowledged = anna.acknowledge(
+        {here: [(5, 5, ACCEPT)], unknown_index: [(0, 0, ACCEPT)], unknown_topic: [(0, 0, ACCEPT)]}
+    )
+
+    for answer, expected in (
+        (fetched, {E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION, E.UNKNOWN_TOPIC_ID}),
+        (acknowledged, {E.INVALID_REQUEST, E.UNKNOWN_TOPIC_OR_PARTITION, E.UNKNOWN_TOPIC_ID}),
+    ):
+        partitions = [partition for topic in answer.responses for partition in topic.partitions]
+        assert {partition.error_code for partition in partitions} == expected
+        for partition in partitions:
+            assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (-1, -1)
+        assert answer.node_endpoints == []
+
+
 @serves(ShareFetchRequest, E.INVALID_REQUEST, versions=[2])
 def test_locks_are_renewed(broker: InProcessBroker, jobs: bytes) -> None:
     broker.produce("jobs", b"a")
