@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from broker.metadata.automatic_topics import AutomaticTopic
 from broker.metadata.image.records import Record
-from broker.metadata.internal_topics import InternalTopic
 from broker.metadata.registration import Registration
 from storage.topic_partition import TopicPartition
 
@@ -56,14 +56,14 @@ class AutoCreation(Protocol):
     """Creates topics that clients ask about, wherever the controller is."""
 
     def auto_create(self, names: Iterable[str], asked_by: RequestContext | None = None) -> None:
-        """Create topics that a client asked about, with the broker's defaults; internal topics with their own settings.
+        """Create topics that a client asked about, as this broker's settings have them (`automatic_topic`).
 
         There is no answer: the client asks again. Names that no topic may have are passed over, and so are topics that
         the quota of the client does not admit. ``asked_by``: the request that is charged; None charges nobody.
         """
 
     def create_in_the_name_of(
-        self, asked_by: RequestContext, topics: Mapping[str, InternalTopic], then: Callable[[Mapping[str, str]], None]
+        self, asked_by: RequestContext, topics: Mapping[str, AutomaticTopic], then: Callable[[Mapping[str, str]], None]
     ) -> None:
         """Create topics, by name, for a client that may create them, and is charged for them. ``then`` gets the
         reasons why topics were not created, by name."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.controller.client import Heartbeat, HeartbeatAnswer, TokenChange
 from broker.controller.election_counts import ElectionCounts
+from broker.metadata.automatic_topics import AutomaticTopic
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.records import Record
-from broker.metadata.internal_topics import InternalTopic
 from broker.metadata.loader import MetadataLoader, MetadataTransaction
 from broker.metadata.producer_ids import BLOCK_SIZE
 from broker.metadata.record_versions import CORDONED_SINCE, DIRECTORIES_SINCE, version_of
@@ -351,10 +351,11 @@ class LocalController:
         )
 
     def auto_create(self, names: Iterable[str], asked_by: RequestContext | None = None) -> None:
-        from broker.controller.automatic_topics import automatic_topic
+        from broker.controller.topic_creation import NewTopic
+        from broker.metadata.automatic_topics import automatic_topic
 
         missing = [name for name in dict.fromkeys(names) if name not in self.image.topics.by_name]
-        wanted = [automatic_topic(name, self._settings) for name in missing]
+        wanted = [NewTopic.automatic(name, automatic_topic(name, self._settings)) for name in missing]
         if wanted:
             mutations = None if asked_by is None else asked_by.mutations(is_strict=True, is_told=False)
             # A metadata log without disk space has logged that itself.
@@ -362,7 +363,7 @@ class LocalController:
                 self.create_topics(wanted, timeout_ms=1, validate_only=False, then=_log_refusals, mutations=mutations)
 
     def create_in_the_name_of(
-        self, asked_by: RequestContext, topics: Mapping[str, InternalTopic], then: Callable[[Mapping[str, str]], None]
+        self, asked_by: RequestContext, topics: Mapping[str, AutomaticTopic], then: Callable[[Mapping[str, str]], None]
     ) -> None:
         from broker.controller.topic_creation import NewTopic
 
@@ -373,10 +374,7 @@ class LocalController:
 
         try:
             self.create_topics(
-                [
-                    NewTopic(name, one.partitions, one.replication_factor, configs=one.configs)
-                    for name, one in topics.items()
-                ],
+                [NewTopic.automatic(name, topic) for name, topic in topics.items()],
                 timeout_ms=CREATION_TIMEOUT_MS,
                 validate_only=False,
                 then=created,

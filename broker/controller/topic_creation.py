@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from broker.controller.placement import MAX_PARTITIONS_PER_REQUEST, Placement
+from broker.metadata.automatic_topics import AutomaticTopic
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.records import Record
 from broker.metadata.image.topics import partition_record
@@ -48,6 +49,11 @@ class NewTopic(NamedTuple):
     """(partition, broker ids) where the client places the replicas itself; the two numbers above are -1 then."""
     configs: Sequence[tuple[str, str | None]] = ()
     """Pairs (name, value); of a name that comes twice, the last value counts."""
+
+    @classmethod
+    def automatic(cls, name: str, topic: AutomaticTopic) -> "NewTopic":
+        """A topic that is created without CreateTopics."""
+        return cls(name, topic.partitions, topic.replication_factor, configs=topic.configs)
 
 
 class TopicResult(NamedTuple):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from broker.controller.client import AutoCreation
-from broker.controller.topic_creation import BROKER_DEFAULT
 from broker.coordinators.group.streams.assignor import TaskOffsets
 from broker.coordinators.group.streams.member import Endpoint, HeldTasks, Tasks, task_set
 from broker.coordinators.group.streams.requests import (
@@ -26,9 +25,9 @@ from broker.coordinators.group.streams.topology import (
     topology_of,
 )
 from broker.coordinators.group_coordinator import Groups
+from broker.metadata.automatic_topics import CONTROLLERS_DEFAULT, AutomaticTopic
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.features import STREAMS_VERSION
-from broker.metadata.internal_topics import InternalTopic as TopicToCreate
 from broker.metadata.topic_rules import INTERNAL_TOPICS, fault_of_name
 from broker.request.context import GROUP_OPERATIONS, Operation, RequestContext, ResourceType
 from broker.request.faults import (
@@ -219,8 +218,8 @@ class InternalTopics:
         return ended
 
 
-def _to_create(topic: InternalTopic) -> TopicToCreate:
-    return TopicToCreate(topic.partitions, topic.replication_factor or BROKER_DEFAULT, topic.configs)
+def _to_create(topic: InternalTopic) -> AutomaticTopic:
+    return AutomaticTopic(topic.partitions, topic.replication_factor or CONTROLLERS_DEFAULT, topic.configs)
 
 
 def _told(statuses: Sequence[Status], what: str) -> Sequence[Status]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import ForwardedClient, Forwarder, ForwardingFailed, NotForwardable
-from broker.metadata.internal_topics import InternalTopic
+from broker.metadata.automatic_topics import AutomaticTopic
 from broker.peers.backoff import Backoff
 from broker.peers.waiting import set_by
 from broker.request.context import RequestContext
@@ -34,9 +34,6 @@ MOST_NEW_TOPICS: Final = 1_000
 CREATE_TOPICS_VERSION: Final = 7
 CREATION_TIMEOUT_MS: Final = 30_000
 
-_DEFAULT: Final = InternalTopic(-1, -1, ())
-"""A topic as the settings of the controllers have it."""
-
 _LOOPBACK: Final = "127.0.0.1"
 
 _GONE: Final = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER}
@@ -47,7 +44,7 @@ class _AskedTopics(NamedTuple):
     """Topics that are created in the name of a client, or of this broker."""
 
     client: ForwardedClient
-    topics: Mapping[str, InternalTopic]
+    topics: Mapping[str, AutomaticTopic]
     then: Callable[[Mapping[str, str]], None]
 
 
@@ -64,12 +61,12 @@ class BrokerRequests:
         *,
         node_id: int,
         broker_epoch: Callable[[], int],
-        internal_topic: Callable[[str], InternalTopic | None],
+        automatic_topic: Callable[[str], AutomaticTopic],
         known_directories: Callable[[], Sequence[bytes] | None],
         clock: Clock,
         backoff: Backoff,
     ) -> None:
-        """``channel`` is for these requests alone; ``internal_topic`` says how a coordinator's topic is made.
+        """``channel`` is for these requests alone; ``automatic_topic`` says what a topic is created with.
 
         ``known_directories``: the log directories in this broker's registration, by the metadata that it has applied;
         None where the level of the cluster does not have them.
@@ -79,7 +76,7 @@ class BrokerRequests:
         self._node_id = node_id
         self._itself = ForwardedClient(ANONYMOUS, _LOOPBACK, str(node_id))
         self._broker_epoch = broker_epoch
-        self._internal_topic = internal_topic
+        self._automatic_topic = automatic_topic
         self._known_directories = known_directories
         self._clock = clock
         self._backoff = backoff
@@ -112,22 +109,24 @@ class BrokerRequests:
         self._is_wanted.set()
 
     def create_in_the_name_of(
-        self, asked_by: RequestContext, topics: Mapping[str, InternalTopic], then: Callable[[Mapping[str, str]], None]
+        self, asked_by: RequestContext, topics: Mapping[str, AutomaticTopic], then: Callable[[Mapping[str, str]], None]
     ) -> None:
         """Create topics for a client, in its name: the controllers check what it may create, and charge it. ``then``
         gets the reasons why topics were not created, by name."""
         self._ask_for(_AskedTopics(ForwardedClient.of(asked_by), topics, then))
 
     def create_topic(self, name: str, configs: Sequence[tuple[str, str]], then: Callable[[], None]) -> None:
-        """Create a topic in this broker's own name, with the broker's defaults and these configs; ``then`` is called
-        once the controllers have answered, or have not, also where the topic could not be created."""
+        """Create a topic in this broker's own name, with the controllers' defaults and these configs.
+
+        ``then`` is called once the controllers have answered, or have not, also where the topic could not be created.
+        """
 
         def created(refused: Mapping[str, str]) -> None:
             for why in refused.values():
                 log.info("topic %s was not created automatically: %s", name, why)
             then()
 
-        self._ask_for(_AskedTopics(self._itself, {name: _DEFAULT._replace(configs=tuple(configs))}, created))
+        self._ask_for(_AskedTopics(self._itself, {name: AutomaticTopic(configs=tuple(configs))}, created))
 
     def _ask_for(self, asked: _AskedTopics) -> None:
         if len(self._asked_topics) >= MOST_NEW_TOPICS:
@@ -220,7 +219,7 @@ class BrokerRequests:
         return answer
 
     async def _create(self, client: ForwardedClient, names: Sequence[str]) -> None:
-        wishes = [_wish(name, self._internal_topic(name) or _DEFAULT) for name in names]
+        wishes = [_wish(name, self._automatic_topic(name)) for name in names]
         try:
             answer = await self._forward(client, wishes)
         except (ForwardingFailed, NotForwardable) as error:
@@ -259,7 +258,7 @@ class BrokerRequests:
                 then()
 
 
-def _wish(name: str, topic: InternalTopic) -> CreateTopicsRequest.Topic:
+def _wish(name: str, topic: AutomaticTopic) -> CreateTopicsRequest.Topic:
     of_topic = CreateTopicsRequest.Topic
     return of_topic(
         name=name,

@@ -16,7 +16,7 @@ from broker.membership.broker_requests import BrokerRequests
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import Forwarder
 from broker.membership.member import BrokerMember, MemberSettings
-from broker.metadata.internal_topics import internal_topic
+from broker.metadata.automatic_topics import automatic_topic
 from broker.metadata.registration import Registration, RegistrationRefused, known_directories
 from broker.peers.backoff import Backoff
 from broker.peers.connector import Connector
@@ -204,7 +204,7 @@ class ClusterMembership:
             self.forwarder,
             node_id=settings.node_id,
             broker_epoch=lambda: self.broker_epoch,
-            internal_topic=lambda name: internal_topic(name, settings),
+            automatic_topic=lambda name: automatic_topic(name, settings),
             known_directories=lambda: known_directories(listener.image, settings.node_id),
             clock=clock,
             backoff=Backoff(self._chance),

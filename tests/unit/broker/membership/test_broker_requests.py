@@ -13,7 +13,7 @@ import pytest
 from broker.membership.broker_requests import BrokerRequests
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import ClientRequest, Forwarder, ForwardingFailed
-from broker.metadata.internal_topics import InternalTopic
+from broker.metadata.automatic_topics import AutomaticTopic
 from broker.peers.backoff import Backoff
 from broker.runtime.manual_clock import ManualClock
 from protocol.codec import decoder
@@ -97,8 +97,8 @@ def assigned(request: AssignReplicasToDirsRequest, code: ErrorCode = ErrorCode.N
     )
 
 
-def internal_topic(name: str) -> InternalTopic | None:
-    return InternalTopic(50, 3, (("cleanup.policy", "compact"),)) if name == "__consumer_offsets" else None
+def made_with(name: str) -> AutomaticTopic:
+    return AutomaticTopic(50, 3, (("cleanup.policy", "compact"),)) if name == "__consumer_offsets" else AutomaticTopic()
 
 
 def asking(test: Callable[[BrokerRequests, Controllers, Callable[[Callable[[], bool]], Awaitable[None]]], Any]) -> None:
@@ -111,7 +111,7 @@ def asking(test: Callable[[BrokerRequests, Controllers, Callable[[Callable[[], b
             cast(Forwarder, controllers),
             node_id=7,
             broker_epoch=lambda: 50,
-            internal_topic=internal_topic,
+            automatic_topic=made_with,
             known_directories=lambda: controllers.known_directories,
             clock=clock,
             backoff=Backoff(lambda: 0.5),
@@ -205,7 +205,7 @@ def test_topics_that_an_application_needs_are_created_in_its_name_and_it_hears_w
         session = SimpleNamespace(principal="User:alice", is_by_token=False)
         of_alice: Any = SimpleNamespace(session=session, peer=SimpleNamespace(host="10.0.0.7"), client_id="app")
         answers: list[Any] = []
-        wanted = {"state": InternalTopic(4, -1, (("cleanup.policy", "compact"),)), "other": InternalTopic(4, 2, ())}
+        wanted = {"state": AutomaticTopic(4, -1, (("cleanup.policy", "compact"),)), "other": AutomaticTopic(4, 2, ())}
         requests.create_in_the_name_of(of_alice, wanted, answers.append)
         await until(lambda: bool(answers))
 
