@@ -13,6 +13,8 @@ from dev.maven import NoJars, fetch
 
 NEWEST: Final = "4.4.0"
 BEFORE: Final = "4.3.1"
+OLDEST: Final = "4.0.0"
+"""The first version of Kafka's own line 4: that it opens a directory of its levels is tested."""
 
 KAFKA_VERSION: Final = os.environ.get("OTTLA_TEST_KAFKA_VERSION", NEWEST)
 """The version of Kafka that this broker is compared with: answers, settings, tools and speed."""
