@@ -211,8 +211,7 @@ CLUSTER: Final = Board(
                 ),
                 lines(
                     "Fenced for silence, and unclean elections",
-                    "A leader that was out of sync may lack acknowledged records; the last leader in sync, only what its "
-                    "machine lost with its power.",
+                    "An unclean leader may lack acknowledged records; the last in sync only after a power failure.",
                     Unit.COUNT,
                     Query(of(f"{_CONTROLLER}_timedoutbrokerheartbeatcount"), "brokers fenced for their silence"),
                     Query(of("ottla_controller_unclean_elections_total"), "elected unclean: {{leader}}"),
