@@ -10,7 +10,6 @@ from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group_trace import GroupTrace
 from broker.coordinators.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.coordinators.shard import ShardType, Submit
-from broker.coordinators.share.persister import SharePersister
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from broker.coordinators.group.modern.topics import TopicHashes
     from broker.coordinators.group.records import GroupResult
     from broker.coordinators.group.shard import GroupShard
+    from broker.coordinators.share.persister import SharePersister
 
 Groups: TypeAlias = "CoordinatorRuntime[GroupShard]"
 """Handlers ask it for the coordinator of a group."""
@@ -50,9 +50,10 @@ class GroupCoordinator:
         reader: WorkerThread,
         housekeeper: WorkerThread,
         scheduler: Scheduler,
-        persister: SharePersister,
+        persister: Callable[[], SharePersister],
     ) -> None:
-        """``reader`` reads the log, ``housekeeper`` matches regular expressions."""
+        """``reader`` reads the log, ``housekeeper`` matches regular expressions, ``persister`` gives what keeps the
+        states of share groups."""
 
         def is_archived_by(topic: str, group_id: str) -> bool:
             return configs.archive_group(topic) == group_id

@@ -1,7 +1,7 @@
 """CoordinatorResult: the records that a step of a shard wants written, and the answer once they are."""
 
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from protocol.errors import ErrorCode
 
@@ -36,6 +36,10 @@ class ProducerIdAndEpoch(NamedTuple):
 
     producer_id: int
     producer_epoch: int
+
+
+FIRST_EPOCH: Final = 0
+"""The epoch of a new producer id."""
 
 
 class CoordinatorResult(NamedTuple, Generic[Record]):

@@ -1,9 +1,11 @@
 """InitProducerId: an identity for an idempotent or transactional producer (API key 22; KIP-98, KIP-360)."""
 
-from broker.coordinators.result import ProducerIdAndEpoch
-from broker.coordinators.transaction.requests import FIRST_EPOCH, InitProducer
-from broker.coordinators.transaction_coordinator import TransactionCoordinator
-from broker.handlers.transactional_ids import check_transactional_id
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.coordinators.result import FIRST_EPOCH, ProducerIdAndEpoch
 from broker.metadata.producer_ids import ProducerIds
 from broker.request.code_versions import known_code
 from broker.request.context import Operation, RequestContext, ResourceType
@@ -13,11 +15,15 @@ from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from storage.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
+if TYPE_CHECKING:
+    from broker.coordinators.transaction_coordinator import TransactionCoordinator
+
 
 class InitProducerIdHandler:
     """Hands out producer ids, and asks the coordinator of a transactional id."""
 
-    def __init__(self, producer_ids: ProducerIds, coordinator: TransactionCoordinator) -> None:
+    def __init__(self, producer_ids: ProducerIds, coordinator: Callable[[], TransactionCoordinator]) -> None:
+        """``coordinator`` is called with the first transactional id."""
         self._producer_ids = producer_ids
         self._coordinator = coordinator
 
@@ -32,6 +38,10 @@ class InitProducerIdHandler:
         if request.transactional_id is None:
             self._init_idempotent(request, context)
             return
+        # Idempotent producers need neither.
+        from broker.coordinators.transaction.requests import InitProducer
+        from broker.handlers.transactional_ids import check_transactional_id
+
         check_transactional_id(request.transactional_id, context)
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch) if has_id else None
 
@@ -44,7 +54,7 @@ class InitProducerIdHandler:
                 )
             )
 
-        self._coordinator.init_producer(
+        self._coordinator().init_producer(
             InitProducer(request.transactional_id, request.transaction_timeout_ms, expected), answer
         )
 

@@ -10,12 +10,13 @@ broker. To version 11 such a marker makes the answer void (`VerificationGuard`).
 than that of the batch, which is refused.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from broker.coordinators.transaction.verification import PartitionVerifier
 from broker.handlers.verification_guard import VerificationGuard
 from broker.replication.partition import Partition
 from broker.request.code_versions import known_code
@@ -24,6 +25,9 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from storage.batch.record_batch import BatchHeader
 from storage.errors import OutOfOrderSequence, StorageError
+
+if TYPE_CHECKING:
+    from broker.coordinators.transaction.verification import PartitionVerifier
 
 ADDS_SINCE_VERSION: Final = 12
 """Of Produce: the partition is added to the transaction, and the client has not asked for that before."""
@@ -81,8 +85,9 @@ class TransactionalBatch:
 class Verification:
     """Lets transactional batches pass once their partitions are in the transaction."""
 
-    def __init__(self, verifier: PartitionVerifier, *, is_enabled: Callable[[], bool]) -> None:
-        """``is_enabled``: `transaction.partition.verification.enable`, for batches of older clients."""
+    def __init__(self, verifier: Callable[[], PartitionVerifier], *, is_enabled: Callable[[], bool]) -> None:
+        """``verifier`` gives what is asked, and is called with the first transaction. ``is_enabled``:
+        `transaction.partition.verification.enable`, for batches of older clients."""
         self._verifier = verifier
         self._is_enabled = is_enabled
         self._waiting: dict[tuple[Partition, int], deque[Callable[[], None]]] = {}
@@ -110,7 +115,8 @@ class Verification:
                 batch.append()
         if asked:
             header = asked[0][0].header
-            ask = self._verifier.add if version >= ADDS_SINCE_VERSION else self._verifier.verify
+            verifier = self._verifier()
+            ask = verifier.add if version >= ADDS_SINCE_VERSION else verifier.verify
             ask(
                 transactional_id,
                 header.producer_id,

@@ -90,12 +90,12 @@ class ShareStates:
 
     def _counted(self) -> dict[str, int]:
         coordinator = self._sources.share_coordinator
-        return {_WRITES: 0 if coordinator is None else coordinator.stats.writes}
+        return {_WRITES: 0 if coordinator is None else coordinator().stats.writes}
 
     def collect(self) -> Iterator[Samples]:
-        coordinator = self._sources.share_coordinator
-        if coordinator is None:
+        if self._sources.share_coordinator is None:
             return
+        coordinator = self._sources.share_coordinator()
         yield from read(_READINGS, _Coordinator(coordinator, self._counts.rates()[_WRITES]))
         shares = coordinator.shares
         yield Samples(

@@ -117,7 +117,7 @@ class ShareSurveyor:
     def _look_at_states(self, survey: ShareSurvey) -> Iterator[None]:
         coordinator = self._sources.share_coordinator
         topics: dict[tuple[str, bytes], TopicOfShareGroupRow | None] = {}
-        for one in () if coordinator is None else coordinator.shares.active:
+        for one in () if coordinator is None else coordinator().shares.active:
             states = one.shard.image.by_key
             keys = list(states)
             for first in range(0, len(keys), STATES_A_TURN):

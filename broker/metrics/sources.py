@@ -73,8 +73,10 @@ class MetricSources:
     channels: "dict[str, PeerStats]" = field(default_factory=dict)
     """What the connections to other nodes count, by Kafka's name of their purpose; those of fetchers are not here."""
     group_coordinator: "GroupCoordinator | None" = None
-    transaction_coordinator: "TransactionCoordinator | None" = None
-    share_coordinator: "ShareCoordinator | None" = None
+    transaction_coordinator: "Callable[[], TransactionCoordinator] | None" = None
+    """Makes it if no transaction has needed it yet."""
+    share_coordinator: "Callable[[], ShareCoordinator] | None" = None
+    """Makes it if no share group has needed it yet."""
     log_cleaner: "LogCleaner | None" = None
     replica_moves: "ReplicaMoves | None" = None
     retention_hold: "RetentionHold | None" = None

@@ -135,9 +135,9 @@ class Transactions:
         self._sources = sources
 
     def collect(self) -> Iterator[Samples]:
-        coordinator = self._sources.transaction_coordinator
-        if coordinator is None:
+        if self._sources.transaction_coordinator is None:
             return
+        coordinator = self._sources.transaction_coordinator()
         images = [one.shard.image for one in coordinator.transactions.active]
         now_ms = self._sources.clock.now_ms()
         oldest_ms = min((ms for image in images if (ms := image.oldest_open_ms) is not None), default=now_ms)

@@ -308,7 +308,7 @@ class BrokerServer:
             components.replicas,
             components.metadata,
             components.configs,
-            components.share_persister,
+            lambda: components.share_states.get().persister,
             components.controller,
             self.metric_sources,
             requests=None if membership is None else membership.requests,
@@ -333,11 +333,8 @@ class BrokerServer:
             membership=membership,
             producer_ids=components.producer_ids,
             group_coordinators=components.group_coordinator.groups,
-            transaction_coordinator=components.transaction_coordinator,
-            share_coordinator=components.share_coordinator,
-            share_persister=components.share_persister,
-            verifier=components.verifier,
-            marker_appender=components.marker_appender,
+            late_transactions=components.transactions,
+            share_states=components.share_states,
             worker=self.services.housekeeper,
             share_delivery=share_delivery,
             remote_end_offsets=None if replication is None else replication.end_offsets,
@@ -362,10 +359,6 @@ class BrokerServer:
             self.registry.stats.rotate,
             *([] if components.metadata_log is None else [components.metadata_log.stats.rotate]),
             components.group_coordinator.groups.load_times.rotate,
-            components.transaction_coordinator.transactions.load_times.rotate,
-            components.share_coordinator.shares.load_times.rotate,
-            components.share_coordinator.stats.write_times.rotate,
-            components.transaction_coordinator.stats.verification.times.rotate,
             self.services.flushers.rotate,
         )
         self.services.scheduler.every(PERIOD_MS, self.metric_sources.period_is_over)
@@ -392,8 +385,8 @@ class BrokerServer:
                 tasks.create_task(components.replica_moves.run())
                 # Groups first: markers of transactions that were being ended may be for their partitions.
                 components.group_coordinator.start()
-                components.transaction_coordinator.start()
-                components.share_coordinator.start()
+                components.transactions.start()
+                components.share_states.start()
                 await self.lifecycle.unfence()
                 if not self.shutdown.asked.is_set():
                     self._is_ready.set()
@@ -441,9 +434,8 @@ class BrokerServer:
         self.socket_server.stop_reading()
         if components.controller_listener is not None:
             components.controller_listener.stop()
-        components.share_persister.stop()
-        components.share_coordinator.stop()
-        components.transaction_coordinator.stop()
+        components.share_states.stop()
+        components.transactions.stop()
         components.group_coordinator.stop()
         components.replicas.end_waiting()
         if self.share_delivery is not None:
@@ -465,9 +457,8 @@ class BrokerServer:
         served = self._components if self._has_served else None
         try:
             if self._components is not None:
-                self._components.share_persister.stop()
-                self._components.share_coordinator.stop()
-                self._components.transaction_coordinator.stop()
+                self._components.share_states.stop()
+                self._components.transactions.stop()
                 self._components.group_coordinator.stop()
             if self._startup is not None and self._startup.replication is not None:
                 await self._startup.replication.close()

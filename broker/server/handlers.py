@@ -12,11 +12,6 @@ from typing import TYPE_CHECKING
 
 from broker.controller.client import AutoCreation, ControllerClient
 from broker.coordinators.group_coordinator import Groups
-from broker.coordinators.marker_appender import MarkerAppender
-from broker.coordinators.share.persister import SharePersister
-from broker.coordinators.share_coordinator import ShareCoordinator
-from broker.coordinators.transaction.verification import PartitionVerifier
-from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.fetch.executor import FetchExecutor
 from broker.fetch.fast_path import FetchFastPath
 from broker.fetch.sessions import FetchSessions
@@ -40,6 +35,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.worker_thread import WorkerThread
+from broker.server.late_parts import LateParts, ShareStateParts, TransactionParts
 from config.broker_settings import BrokerSettings
 from storage.log_manager import LogManager
 
@@ -108,11 +104,8 @@ class Handlers:
     """Where the controllers are other nodes."""
     producer_ids: ProducerIds
     group_coordinators: Groups
-    transaction_coordinator: TransactionCoordinator
-    share_coordinator: ShareCoordinator
-    share_persister: SharePersister
-    verifier: PartitionVerifier
-    marker_appender: MarkerAppender
+    late_transactions: LateParts[TransactionParts]
+    share_states: LateParts[ShareStateParts]
     worker: WorkerThread
     """Runs what takes long and needs nothing of the loop."""
     share_delivery: "ShareDelivery"
@@ -165,7 +158,7 @@ class Handlers:
     def produce(self) -> ProduceHandler:
         dynamic_config = self.dynamic_config
         verification = Verification(
-            self.verifier,
+            lambda: self.late_transactions.get().verifier,
             is_enabled=lambda: dynamic_config.settings.transaction_partition_verification_enable,
         )
         return ProduceHandler(self.replicas, self.partitions, self.metadata_cache, verification)
@@ -216,7 +209,7 @@ class Handlers:
 
     @cached_property
     def init_producer_id(self) -> InitProducerIdHandler:
-        return InitProducerIdHandler(self.producer_ids, self.transaction_coordinator)
+        return InitProducerIdHandler(self.producer_ids, lambda: self.late_transactions.get().coordinator)
 
     # What members of groups ask for
 
@@ -392,13 +385,14 @@ class Handlers:
         end_offsets = EndOffsets(
             self.replicas, self.metadata_cache, node_id=self.settings.node_id, remote=self.remote_end_offsets
         )
-        return ShareGroupOffsetsHandler(self.group_coordinators, self.share_persister, end_offsets, self.metadata_cache)
+        persister = self.share_states.get().persister
+        return ShareGroupOffsetsHandler(self.group_coordinators, persister, end_offsets, self.metadata_cache)
 
     @cached_property
     def share_group_state(self) -> "ShareGroupStateHandler":
         from broker.handlers.share_group_state import ShareGroupStateHandler
 
-        return ShareGroupStateHandler(self.share_coordinator)
+        return ShareGroupStateHandler(self.share_states.get().coordinator)
 
     @cached_property
     def sasl(self) -> "SaslHandler":
@@ -431,8 +425,9 @@ class Handlers:
     def transactions(self) -> "TransactionsHandler":
         from broker.handlers.transactions import TransactionsHandler
 
+        parts = self.late_transactions.get()
         return TransactionsHandler(
-            self.transaction_coordinator, self.group_coordinators, self.marker_appender, self.metadata_cache
+            parts.coordinator, self.group_coordinators, parts.marker_appender, self.metadata_cache
         )
 
     @cached_property
@@ -442,7 +437,7 @@ class Handlers:
         dynamic_config = self.dynamic_config
         return TxnOffsetCommitHandler(
             self.group_coordinators,
-            self.verifier,
+            self.late_transactions.get().verifier,
             self.metadata_cache,
             is_verification_enabled=lambda: dynamic_config.settings.transaction_partition_verification_enable,
         )
@@ -451,7 +446,8 @@ class Handlers:
     def transaction_listings(self) -> "TransactionListingsHandler":
         from broker.handlers.transaction_listings import TransactionListingsHandler
 
-        return TransactionListingsHandler(self.transaction_coordinator.transactions, self.clock, self.worker)
+        transactions = self.late_transactions.get().coordinator.transactions
+        return TransactionListingsHandler(transactions, self.clock, self.worker)
 
 
 def _any_of(broker_ids: Sequence[int]) -> int:

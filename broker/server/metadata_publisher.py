@@ -3,14 +3,11 @@
 from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinators.group_coordinator import GroupCoordinator
-from broker.coordinators.share_coordinator import ShareCoordinator
-from broker.coordinators.share_persister import CoordinatedPersister
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.server.replica_assignment import ReplicaAssignment
 
 if TYPE_CHECKING:
-    from broker.coordinators.transaction_markers import TransactionMarkers
     from broker.server.broker_replication import BrokerReplication
 
 
@@ -30,10 +27,9 @@ class BrokerMetadataPublisher:
         dynamic_config: DynamicBrokerConfig,
         replica_assignment: ReplicaAssignment,
         group_coordinator: GroupCoordinator,
-        share_coordinator: ShareCoordinator,
-        share_persister: CoordinatedPersister,
+        transactions: MetadataSubscriber,
+        share_states: MetadataSubscriber,
         replication: "BrokerReplication | None" = None,
-        transaction_markers: "TransactionMarkers | None" = None,
     ) -> None:
         self.subscribers: tuple[MetadataSubscriber, ...] = (
             # New leaders are asked at their new addresses.
@@ -43,12 +39,11 @@ class BrokerMetadataPublisher:
             # Coordinators of added and removed partitions are notified by the replica manager, in this step.
             replica_assignment,
             # Markers go to new leaders, this broker among them.
-            *(() if transaction_markers is None else (transaction_markers,)),
+            transactions,
             # Offsets of deleted topics go last: a commit for the topic finds it gone by then.
             group_coordinator,
             # The same holds for the states of share groups; what waits for a coordinator of theirs finds the new one.
-            share_coordinator,
-            share_persister,
+            share_states,
         )
 
     def subscribe(self, subscriber: MetadataSubscriber) -> None:

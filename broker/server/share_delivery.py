@@ -44,7 +44,7 @@ class ShareDelivery:
         replicas: ReplicaManager,
         metadata: MetadataCache,
         config_view: ConfigView,
-        persister: SharePersister,
+        persister: Callable[[], SharePersister],
         controller: ControllerClient | None,
         sources: MetricSources,
         *,
@@ -54,7 +54,7 @@ class ShareDelivery:
         """
         Args:
             settings, services, replicas, metadata, config_view, sources: the broker's.
-            persister: keeps the state of share partitions.
+            persister: gives what keeps the state of share partitions.
             controller: the controller in this process; None where the controllers are other nodes.
             requests: asks controllers that are other nodes; None where the controller is in this process.
             remote_letters: writes dead letters to partitions of other nodes; None where there are no other nodes.
@@ -67,8 +67,7 @@ class ShareDelivery:
         self._controller = controller
         self._requests = requests
         self._remote_letters = remote_letters
-        self.persister = persister
-        """Keeps the state of share partitions."""
+        self._persister = persister
         self.wheel: TimingWheel = services.wheel
         self.purgatory = Purgatory(
             services.fetch_wheel, purge_interval=settings.share_fetch_purgatory_purge_interval_requests
@@ -100,7 +99,7 @@ class ShareDelivery:
         services = self._services
         made = self._sources.share_partitions = SharePartitions(
             self._replicas,
-            self.persister,
+            self._persister(),
             self.configs,
             clock=services.clock,
             wheel=services.wheel,

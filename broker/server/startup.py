@@ -8,12 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.client import AutoCreation, ControllerClient
 from broker.coordinators.group_coordinator import GroupCoordinator
-from broker.coordinators.marker_appender import MarkerAppender
-from broker.coordinators.share_coordinator import ShareCoordinator
-from broker.coordinators.share_persister import CoordinatedPersister
-from broker.coordinators.transaction.verification import PartitionVerifier
-from broker.coordinators.transaction_coordinator import TransactionCoordinator
-from broker.coordinators.transaction_markers import TransactionMarkers
 from broker.fetch.sessions import FetchSessions
 from broker.logs.background_tasks import LogBackgroundTasks
 from broker.logs.cleaner import LogCleaner
@@ -40,6 +34,7 @@ from broker.runtime.rate import SimpleRate
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown
 from broker.server.cluster_opening import ClusterOpening, log_older_levels
+from broker.server.late_parts import LateParts, ShareStateParts, TransactionParts
 from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from broker.server.metadata_publisher import BrokerMetadataPublisher
@@ -53,6 +48,9 @@ from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from broker.coordinators.share_coordinator import ShareCoordinator
+    from broker.coordinators.transaction.verification import PartitionVerifier
+    from broker.coordinators.transaction_coordinator import TransactionCoordinator
     from broker.membership.cluster_membership import ClusterMembership
     from broker.metadata.image.topics import PartitionImage, TopicImage
     from broker.peers.connector import Connector
@@ -79,17 +77,24 @@ class ServerComponents(NamedTuple):
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     group_coordinator: GroupCoordinator
-    share_coordinator: ShareCoordinator
-    share_persister: CoordinatedPersister
-    transaction_coordinator: TransactionCoordinator
-    verifier: PartitionVerifier
-    marker_appender: MarkerAppender
+    share_states: LateParts[ShareStateParts]
+    transactions: LateParts[TransactionParts]
     log_cleaner: LogCleaner
     background_tasks: LogBackgroundTasks
     replica_moves: ReplicaMoves
     publisher: BrokerMetadataPublisher
     controller_listener: ControllerListener | None
     """None where no other broker can reach this node's controller."""
+
+    @property
+    def transaction_coordinator(self) -> TransactionCoordinator:
+        """The transaction coordinator; it is made if it has not been needed yet."""
+        return self.transactions.get().coordinator
+
+    @property
+    def share_coordinator(self) -> ShareCoordinator:
+        """The share coordinator; it is made if it has not been needed yet."""
+        return self.share_states.get().coordinator
 
 
 class Startup:
@@ -155,7 +160,6 @@ class Startup:
             self._replicas.fetch_purgatory,
             slots=settings.max_incremental_fetch_session_cache_slots,
         )
-        self._transaction_markers: TransactionMarkers
         metric_sources.logs = self._logs
         metric_sources.replicas = self._replicas
         metric_sources.fetch_sessions = self._fetch_sessions
@@ -191,21 +195,22 @@ class Startup:
         replica_moves = self._make_replica_moves(configs, removals, log_cleaner, cluster.controller)
         replica_assignment = self._assign_replicas(configs, removals, log_cleaner, replica_moves)
         producer_ids = ProducerIds(cluster.allocate_producer_ids)
-        share_coordinator = self._make_share_coordinator()
-        share_persister = self._make_share_persister(share_coordinator, cluster.auto_creation)
-        group_coordinator = self._make_group_coordinator(configs, share_persister)
-        marker_appender = MarkerAppender(self._replicas, group_coordinator.groups)
-        transaction_coordinator = self._make_transaction_coordinator(producer_ids, marker_appender)
-        marker_appender.route(TRANSACTION_STATE, transaction_coordinator.transactions)
-        verifier = self._make_verifier(transaction_coordinator)
+        share_states = LateParts(
+            SHARE_GROUP_STATE, self._replicas, lambda: self._make_share_states(cluster.auto_creation)
+        )
+        self._metric_sources.share_coordinator = lambda: share_states.get().coordinator
+        group_coordinator = self._make_group_coordinator(configs, share_states)
+        transactions = LateParts(
+            TRANSACTION_STATE, self._replicas, lambda: self._make_transactions(producer_ids, group_coordinator)
+        )
+        self._metric_sources.transaction_coordinator = lambda: transactions.get().coordinator
         publisher = BrokerMetadataPublisher(
             dynamic_config=dynamic_config,
             replica_assignment=replica_assignment,
             group_coordinator=group_coordinator,
-            share_coordinator=share_coordinator,
-            share_persister=share_persister,
+            transactions=transactions,
+            share_states=share_states,
             replication=self.replication,
-            transaction_markers=self._transaction_markers,
         )
         dynamic_config.read_again()  # the image has changed while logs were loaded, and nothing was published
         dynamic_config.warn_of_min_insync_replicas()
@@ -225,11 +230,8 @@ class Startup:
             fetch_sessions=self._fetch_sessions,
             producer_ids=producer_ids,
             group_coordinator=group_coordinator,
-            share_coordinator=share_coordinator,
-            share_persister=share_persister,
-            transaction_coordinator=transaction_coordinator,
-            verifier=verifier,
-            marker_appender=marker_appender,
+            share_states=share_states,
+            transactions=transactions,
             log_cleaner=log_cleaner,
             background_tasks=background_tasks,
             replica_moves=replica_moves,
@@ -377,7 +379,9 @@ class Startup:
         self._metric_sources.replication_throttles = replication.throttles
         return replication
 
-    def _make_group_coordinator(self, configs: ConfigView, persister: CoordinatedPersister) -> GroupCoordinator:
+    def _make_group_coordinator(
+        self, configs: ConfigView, share_states: LateParts[ShareStateParts]
+    ) -> GroupCoordinator:
         settings, services = self._settings, self._services
         coordinator = self._metric_sources.group_coordinator = GroupCoordinator(
             settings,
@@ -391,13 +395,16 @@ class Startup:
             reader=services.reader,
             housekeeper=services.housekeeper,
             scheduler=services.scheduler,
-            persister=persister,
+            persister=lambda: share_states.get().persister,
         )
         return coordinator
 
-    def _make_share_coordinator(self) -> ShareCoordinator:
+    def _make_share_states(self, auto_creation: AutoCreation) -> ShareStateParts:
+        from broker.coordinators.share_coordinator import ShareCoordinator
+        from broker.coordinators.share_persister import CoordinatedPersister
+
         services = self._services
-        coordinator = self._metric_sources.share_coordinator = ShareCoordinator(
+        coordinator = ShareCoordinator(
             self._settings,
             metadata=self._metadata,
             replicas=self._replicas,
@@ -406,25 +413,26 @@ class Startup:
             reader=services.reader,
             scheduler=services.scheduler,
         )
-        return coordinator
-
-    def _make_share_persister(self, coordinator: ShareCoordinator, auto_creation: AutoCreation) -> CoordinatedPersister:
-        ids = self._services.ids
-        return CoordinatedPersister(
+        persister = CoordinatedPersister(
             coordinator,
             node_id=self._settings.node_id,
             metadata=self._metadata,
             create_topic=lambda: auto_creation.auto_create([SHARE_GROUP_STATE]),
-            later=self._services.scheduler.once,
-            chance=lambda: ids.uuid()[0] / 0xFF,
+            later=services.scheduler.once,
+            chance=lambda: services.ids.uuid()[0] / 0xFF,
             remote=None if self.replication is None else self.replication.share_states,
         )
+        self._metric_sources.on_period += (coordinator.shares.load_times.rotate, coordinator.stats.write_times.rotate)
+        return ShareStateParts(coordinator, persister)
 
-    def _make_transaction_coordinator(
-        self, producer_ids: ProducerIds, marker_appender: MarkerAppender
-    ) -> TransactionCoordinator:
+    def _make_transactions(self, producer_ids: ProducerIds, group_coordinator: GroupCoordinator) -> TransactionParts:
+        from broker.coordinators.marker_appender import MarkerAppender
+        from broker.coordinators.transaction_coordinator import TransactionCoordinator
+        from broker.coordinators.transaction_markers import TransactionMarkers
+
         services = self._services
-        markers = self._transaction_markers = TransactionMarkers(
+        marker_appender = MarkerAppender(self._replicas, group_coordinator.groups)
+        markers = TransactionMarkers(
             marker_appender,
             node_id=self._settings.node_id,
             replicas=self._replicas,
@@ -432,7 +440,7 @@ class Startup:
             later=services.scheduler.once,
             remote=None if self.replication is None else self.replication.markers,
         )
-        coordinator = self._metric_sources.transaction_coordinator = TransactionCoordinator(
+        coordinator = TransactionCoordinator(
             self._settings,
             metadata=self._metadata,
             replicas=self._replicas,
@@ -443,7 +451,12 @@ class Startup:
             reader=services.reader,
             scheduler=services.scheduler,
         )
-        return coordinator
+        marker_appender.route(TRANSACTION_STATE, coordinator.transactions)
+        self._metric_sources.on_period += (
+            coordinator.transactions.load_times.rotate,
+            coordinator.stats.verification.times.rotate,
+        )
+        return TransactionParts(coordinator, markers, marker_appender, self._make_verifier(coordinator))
 
     def _make_verifier(self, coordinator: TransactionCoordinator) -> PartitionVerifier:
         """What says whether a transaction may write to a partition: the coordinator here, or the one that it has."""

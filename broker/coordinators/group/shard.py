@@ -90,7 +90,7 @@ class GroupShard:
         topics: TopicsView,
         hashes: TopicHashes,
         configs: GroupConfigs,
-        persister: SharePersister,
+        persister: Callable[[], SharePersister],
         resolve: Resolve,
     ) -> None:
         """``submit`` takes results that no request has asked for: those of alarms. All shards may share ``stats`` and

@@ -23,8 +23,8 @@ before anything else, since it may go on with an id or an epoch that is only bei
 
 from typing import Final
 
-from broker.coordinators.result import ProducerIdAndEpoch
-from broker.coordinators.transaction.requests import BUMPS_EPOCH_SINCE, FIRST_EPOCH, EndTransaction
+from broker.coordinators.result import FIRST_EPOCH, ProducerIdAndEpoch
+from broker.coordinators.transaction.requests import BUMPS_EPOCH_SINCE, EndTransaction
 from broker.coordinators.transaction.transaction import LAST_EPOCH, Transaction
 from protocol.errors import ErrorCode
 from protocol.records.transaction_state import TransactionStatus

@@ -6,8 +6,8 @@ repeats its request     the epoch that it was given already
 epochs are used up      a new producer id, and its first epoch
 """
 
-from broker.coordinators.result import ProducerIdAndEpoch
-from broker.coordinators.transaction.requests import FIRST_EPOCH, InitProducer
+from broker.coordinators.result import FIRST_EPOCH, ProducerIdAndEpoch
+from broker.coordinators.transaction.requests import InitProducer
 from broker.coordinators.transaction.transaction import LAST_EPOCH, RESTING, Transaction
 from protocol.errors import ErrorCode
 from protocol.records.transaction_state import TransactionStatus

@@ -8,8 +8,6 @@ from protocol.errors import ErrorCode
 from storage.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.topic_partition import TopicPartition
 
-FIRST_EPOCH: Final = 0
-
 BUMPS_EPOCH_SINCE: Final = 2
 """The transaction version from which on the end of a transaction begins a new epoch (KIP-890, part 2)."""
 

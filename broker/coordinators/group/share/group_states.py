@@ -34,7 +34,7 @@ FIRST_OFFSET: Final = 0
 class ShareGroupStates:
     """Asks the share coordinator, and writes down what has become of it."""
 
-    def __init__(self, around: Surroundings, persister: SharePersister) -> None:
+    def __init__(self, around: Surroundings, persister: Callable[[], SharePersister]) -> None:
         self._around = around
         self._queues = around.queues
         self._topics = around.topics
@@ -74,7 +74,7 @@ class ShareGroupStates:
         keys = [SharePartitionKey(group_id, topic_id, index) for topic_id, index in starts]
 
         def ask(key: SharePartitionKey, then: Callable[[ErrorCode], None]) -> None:
-            self._persister.initialize(key, state_epoch, starts[key.topic_id, key.partition], then)
+            self._persister().initialize(key, state_epoch, starts[key.topic_id, key.partition], then)
 
         def done(codes: Mapping[SharePartitionKey, ErrorCode]) -> None:
             failed = {key[1:]: code for key, code in codes.items() if code is not ErrorCode.NONE}
@@ -253,7 +253,7 @@ class ShareGroupStates:
         def done(codes: Mapping[SharePartitionKey, ErrorCode]) -> None:
             then({key.topic_id: code for key, code in codes.items() if code is not ErrorCode.NONE})
 
-        _ask_all(keys, self._persister.delete, done)
+        _ask_all(keys, self._persister().delete, done)
 
 
 def _ask_all(

@@ -47,7 +47,7 @@ SHARE: Final = "share"
 class ShareGroups:
     """A `GroupsOfKind`."""
 
-    def __init__(self, around: Surroundings, persister: SharePersister) -> None:
+    def __init__(self, around: Surroundings, persister: Callable[[], SharePersister]) -> None:
         self._around = around
         self._queues = around.queues
         self._topics = around.topics

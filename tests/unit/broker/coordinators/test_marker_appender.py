@@ -51,7 +51,9 @@ def append(
     answers: list[E] = []
 
     async def append() -> None:
-        (appender or broker.server.components.marker_appender).append(topic, index, marker, answers.append)
+        (appender or broker.server.components.transactions.get().marker_appender).append(
+            topic, index, marker, answers.append
+        )
 
     broker.run(append())
     broker.settle()

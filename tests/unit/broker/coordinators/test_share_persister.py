@@ -292,7 +292,7 @@ async def test_nobody_waits_for_a_broker_that_stops() -> None:
 
 def test_a_whole_broker_keeps_states(broker: InProcessBroker) -> None:
     topic_id = broker.create_topic("orders")
-    persister = broker.server.components.share_persister
+    persister = broker.server.components.share_states.get().persister
     key = SharePartitionKey("workers", topic_id, 0)
     answers: list[Any] = []
 

@@ -83,7 +83,7 @@ class Exchange:
     def __init__(self, *, is_enabled: bool = True) -> None:
         self.coordinator = Coordinator()
         self.is_enabled = is_enabled
-        self.verification = Verification(self.coordinator, is_enabled=lambda: self.is_enabled)
+        self.verification = Verification(lambda: self.coordinator, is_enabled=lambda: self.is_enabled)
         self.partitions = {name: Leader(name) for name in ("orders-0", "orders-1")}
         self.outcomes: list[tuple[str, int] | tuple[str, int, str]] = []
 

@@ -1,10 +1,8 @@
 """BrokerMetadataPublisher: the order of its subscribers, and that answers come after all of them."""
 
 from broker.coordinators.group_coordinator import GroupCoordinator
-from broker.coordinators.share_coordinator import ShareCoordinator
-from broker.coordinators.share_persister import CoordinatedPersister
-from broker.coordinators.transaction_markers import TransactionMarkers
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
+from broker.server.late_parts import LateParts
 from broker.server.quota_enforcement import QuotaEnforcement
 from broker.server.replica_assignment import ReplicaAssignment
 from tests.support.broker import InProcessBroker
@@ -17,10 +15,9 @@ def test_settings_come_first_then_replicas_transactions_groups_and_quotas(
     assert [type(subscriber) for subscriber in subscribers] == [
         DynamicBrokerConfig,
         ReplicaAssignment,
-        TransactionMarkers,
+        LateParts,  # of transactions
         GroupCoordinator,
-        ShareCoordinator,
-        CoordinatedPersister,
+        LateParts,  # of share groups
         QuotaEnforcement,
     ]
 
@@ -46,9 +43,8 @@ def test_every_subscriber_has_heard_of_a_topic_before_its_creation_is_answered(b
     assert heard == [
         "DynamicBrokerConfig",
         "ReplicaAssignment",
-        "TransactionMarkers",
+        "LateParts",
         "GroupCoordinator",
-        "ShareCoordinator",
-        "CoordinatedPersister",
+        "LateParts",
         "QuotaEnforcement",
     ]

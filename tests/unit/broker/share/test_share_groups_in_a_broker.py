@@ -226,7 +226,7 @@ def test_the_share_coordinator_keeps_the_state_through_a_restart(tmp_path: Path)
         broker.produce("jobs", *[b"x"] * 10)
         initialised: list[E] = []
         key = SharePartitionKey("workers", topic_id, 0)
-        broker.server.components.share_persister.initialize(key, 0, -1, initialised.append)
+        broker.server.components.share_states.get().persister.initialize(key, 0, -1, initialised.append)
         anna = ShareMember(broker, topic_id)
 
         def delivered() -> list[tuple[int, int, int]]:

@@ -332,7 +332,7 @@ class Coordinator:
             topics=self.topics,
             hashes=TopicHashes(self.topics),
             configs=lambda group_id, key: self.configs[key],
-            persister=self.persister,
+            persister=lambda: self.persister,
             resolve=lambda regexes, names, then: self.resolving.append((regexes, names, then)),
         )
         self.writer.shard = shard
