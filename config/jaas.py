@@ -11,12 +11,14 @@ from typing import Final, NamedTuple
 
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _TOKEN: Final = re.compile(
-    r"""\s+ | //[^\n]* | /\*.*?\*/ | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>(?:[^'\\]|\\.)*)' | (?P<sign>[=;]) """
-    r"""| (?P<word>[^\s=;"']+)""",
+    r"""[\0- ]+ | /\*.*?(?:\*/|\Z) | /.?[^\n\r]* | (?P<number>-?(?=[0-9.])[0-9]*\.?[0-9]*) """
+    r"""| (?P<word>[A-Za-z_$\xa0-\U0010ffff][A-Za-z_$\xa0-\U0010ffff0-9.-]*) """
+    r"""| (?P<quote>["'])(?P<quoted>(?:(?!(?P=quote))[^\\\n\r]|\\.)*)(?:(?P=quote)|(?=[\n\r]|\Z)) | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r"}
+"""What Java's `StreamTokenizer` finds: a slash is a comment to the end of the line, where a quoted text ends, too."""
+_ESCAPE: Final = re.compile(r"\\(?:([0-3][0-7]{2}|[0-7]{1,2})|(.))", re.DOTALL)
+_ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 class InvalidJaas(ValueError):
@@ -32,49 +34,50 @@ class LoginModule(NamedTuple):
 
 
 class _Token(NamedTuple):
-    text: str
-    is_sign: bool
+    text: str | None
+    """Of a word or a quoted text; None for what is neither."""
+    sign: str = ""
+
+
+_END: Final = _Token(None, ";")
 
 
 def parse_jaas(text: str) -> LoginModule:
     """Read a configuration of exactly one login module. Raises `InvalidJaas`."""
-    tokens = list(_tokens(text))
-    if not tokens or tokens[-1] != _Token(";", is_sign=True):
-        raise InvalidJaas("it does not end with a semicolon")
-    del tokens[-1]
-    if any(token == _Token(";", is_sign=True) for token in tokens):
-        raise InvalidJaas("it has several login modules, expected one")
-    if len(tokens) < 2 or tokens[0].is_sign or tokens[1].text.lower() not in _FLAGS:
+    tokens = _tokens(text)
+    modules = [_module(first, tokens) for first in tokens]
+    if len(modules) != 1:
+        raise InvalidJaas(f"it has {len(modules)} login modules, expected one")
+    return modules[0]
+
+
+def _module(first: _Token, tokens: Iterator[_Token]) -> LoginModule:
+    """The login module that begins with this token. Of two options of one name the last one counts, as in Java."""
+    flag = next(tokens, _END).text
+    if not first.text or flag is None or flag.lower() not in _FLAGS:
         raise InvalidJaas(f"it does not begin with the class of a login module and one of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}
-    rest = tokens[2:]
-    for number in range(0, len(rest), 3):
-        option = rest[number : number + 3]
-        if len(option) < 3 or [token.is_sign for token in option] != [False, True, False]:
-            raise InvalidJaas(f"its option {number // 3 + 1} is not of the form name=value")
-        name = option[0].text
-        if name in options:
-            raise InvalidJaas(f"its option {number // 3 + 1} has the name of an option before it")
-        options[name] = option[2].text
-    return LoginModule(tokens[0].text, options)
+    for number, key in enumerate(tokens, 1):
+        if key == _END:
+            return LoginModule(first.text, options)
+        equals, value = next(tokens, _END), next(tokens, _END)
+        if equals.sign != "=" or value.text is None:
+            raise InvalidJaas(f"its option {number} is not of the form name=value")
+        if key.text is not None:
+            options[key.text] = value.text
+    raise InvalidJaas("it does not end with a semicolon")
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    position = 0
-    while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
-            raise InvalidJaas("a quotation mark in it is not closed")
-        position = found.end()
-        if (sign := found["sign"]) is not None:
-            yield _Token(sign, is_sign=True)
-        elif (word := found["word"]) is not None:
-            yield _Token(word, is_sign=False)
-        else:
-            quoted = found["double"] if found["double"] is not None else found["single"]
-            if quoted is not None:
-                yield _Token(_ESCAPE.sub(_unescaped, quoted), is_sign=False)
+    for found in _TOKEN.finditer(text):
+        if found["quote"]:
+            yield _Token(_ESCAPE.sub(_unescaped, found["quoted"]))
+        elif found["word"]:
+            yield _Token(found["word"])
+        elif sign := found["number"] or found["other"]:
+            yield _Token(None, sign)
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    return _ESCAPED.get(escape[1], escape[1])
+    octal, character = escape.groups()
+    return chr(int(octal, 8)) if octal else _ESCAPED.get(character, character)
