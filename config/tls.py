@@ -16,7 +16,7 @@ from config.dynamic import split_listener_key
 from config.errors import SettingsError
 from config.listener_texts import ListenerTexts
 from config.listeners import Listener
-from config.principal_rules import InvalidRules, Rule, parse_rules
+from config.principal_rules import DEFAULT, InvalidRules, Rule, parse_rules
 from config.values import list_entries, parse_value, trimmed
 
 PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
@@ -181,7 +181,8 @@ def _protocols(texts: ListenerTexts) -> tuple[str, ...]:
 def _principal_rules(texts: ListenerTexts) -> tuple[Rule, ...]:
     setting = "ssl.principal.mapping.rules"
     try:
-        return parse_rules(_text(setting, texts) or "DEFAULT")
+        text = texts.text(setting)
+        return parse_rules(DEFAULT if text is None else text)
     except InvalidRules as reason:
         raise SettingsError(
             f"{_name(setting, texts)} cannot be read: {reason}; expected RULE:pattern/replacement/ with L or U behind "
