@@ -16,6 +16,13 @@ LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """What `replica.selector.class` may be."""
 
+_ASSIGNORS: Final = {
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor": "sticky",
+}
+"""The assignors of groups by their classes."""
+
 EVERY_LOG_DIR: Final = "*"
 """Stands in `cordoned.log.dirs` for all of `log.dirs`."""
 
@@ -33,6 +40,11 @@ def _one_listener(texts: tuple[str, ...]) -> tuple[Listener, ...]:
 
 def _none_if_empty(text: str) -> str | None:
     return text or None
+
+
+def _names_of_assignors(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of Kafka's own assignors, which may be named by their classes."""
+    return tuple(_ASSIGNORS.get(text, text) for text in texts)
 
 
 class BrokerSettings(Settings):
@@ -217,7 +229,7 @@ class BrokerSettings(Settings):
     group_consumer_min_assignment_interval_ms: int = setting(ConfigType.INT, "0", "[0,...]")
     group_consumer_max_assignment_interval_ms: int = setting(ConfigType.INT, "15000", "[0,...]")
     group_consumer_max_size: int = setting(ConfigType.INT, _NO_LIMIT_INT, "[1,...]")
-    group_consumer_assignors: tuple[str, ...] = setting(ConfigType.LIST, "uniform,range", "")
+    group_consumer_assignors: tuple[str, ...] = setting(ConfigType.LIST, "uniform,range", "", _names_of_assignors)
     group_consumer_migration_policy: str = setting(
         ConfigType.STRING, "bidirectional", "(case insensitive) [DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL]"
     )
@@ -236,7 +248,7 @@ class BrokerSettings(Settings):
     group_streams_num_standby_replicas: int = setting(ConfigType.INT, "0", "[0,...]")
     group_streams_max_standby_replicas: int = setting(ConfigType.INT, "2", "[0,...]")
     group_streams_rack_aware_assignment_tags: tuple[str, ...] = setting(ConfigType.LIST, "", "")
-    group_streams_assignors: tuple[str, ...] = setting(ConfigType.LIST, "sticky", "")
+    group_streams_assignors: tuple[str, ...] = setting(ConfigType.LIST, "sticky", "", _names_of_assignors)
     offset_metadata_max_bytes: int = setting(ConfigType.INT, "4096")
     offsets_retention_minutes: int = setting(ConfigType.INT, "10080", "[1,...]")
     offsets_retention_check_interval_ms: int = setting(ConfigType.LONG, "600000", "[1,...]")

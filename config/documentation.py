@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from config.broker_settings import BROKER_SETTINGS
+from config.class_settings import CLASS_SETTINGS, Where
 from config.definitions import definitions
 from config.dynamic import is_dynamic
 from config.help import all_help
@@ -99,8 +100,9 @@ The broker does not start with a setting that promises what it would not keep:
   certificates that cannot be used (a secured listener of the controller is not opened, so its settings pass);
 - SASL that [security.md](security.md) does not have: other mechanisms, Java classes, `security.inter.broker.protocol`
   other than `PLAINTEXT`;
-- `authorizer.class.name` other than Kafka's `StandardAuthorizer`, `client.quota.callback.class`, `config.providers`,
-  `remote.log.storage.system.enable=true`;
+- classes of Java that decide who somebody is or what he may do, where they are not Kafka's own, named in full:
+  {classes}; on a listener with SASL or TLS those of its own;
+- `config.providers`, `remote.log.storage.system.enable=true`;
 - `process.roles` without `broker`, and with `broker` alone where no setting names the controllers;
 - names that Kafka has removed, `zookeeper.*` among them; the sentence says what to write instead.
 
@@ -113,7 +115,9 @@ larger values of `default.replication.factor`, `offsets.topic.replication.factor
 
 def configuration_page() -> str:
     """The text of docs/configuration.md, as Markdown."""
-    return "\n".join([_INTRODUCTION, *_our_defaults(), *_sections(), *_topics(), _REFUSED, *_without_effect()])
+    classes = (name for name, one in CLASS_SETTINGS.items() if one.decides and one.where is Where.EVERY_START)
+    refused = _REFUSED.replace("{classes}", ", ".join(map(_code, ("authorizer.class.name", *classes))))
+    return "\n".join([_INTRODUCTION, *_our_defaults(), *_sections(), *_topics(), refused, *_without_effect()])
 
 
 def _our_defaults() -> Iterator[str]:
@@ -157,8 +161,7 @@ def _without_effect() -> Iterator[str]:
 def _is_refused(name: str) -> bool:
     return name.startswith(("ssl.", "sasl.")) or name in (
         "security.inter.broker.protocol",
-        "client.quota.callback.class",
-        "config.providers",
+        *(class_name for class_name, one in CLASS_SETTINGS.items() if one.where is not Where.NOWHERE),
         "broker.id",
         "log.dir",
     )

@@ -57,8 +57,8 @@ def without_mechanism(setting: str) -> str:
 def with_dynamic(static: BrokerSettings, default: Mapping[str, str], this_broker: Mapping[str, str]) -> DynamicSettings:
     """Compute the settings in effect.
 
-    A data directory may come from another version of Kafka, so what is invalid here is passed over. Names without
-    an effect here are passed over silently.
+    A data directory may come from another version of Kafka, so what is invalid here is passed over, a class that
+    decides who somebody is among it. Names without an effect here are passed over silently.
 
     Args:
         static: The settings that the process was started with.
@@ -90,6 +90,7 @@ def _with_texts(static: BrokerSettings, texts: Mapping[str, str]) -> BrokerSetti
     for key, text in texts.items():
         listener, setting = split_listener_key(key)
         if setting not in BROKER_SETTINGS:
+            _check_class(setting, key, text)
             continue
         if listener is None:
             if not is_dynamic(key):
@@ -104,6 +105,13 @@ def _with_texts(static: BrokerSettings, texts: Mapping[str, str]) -> BrokerSetti
     settings = static.replace(**values)
     check_together(settings)
     return settings
+
+
+def _check_class(setting: str, key: str, text: str) -> None:
+    """Refuse a class that decides something. Raises `SettingsError`."""
+    from config.class_settings import Where, check_class  # few directories have such a setting
+
+    check_class(without_mechanism(setting), key, text, Where.EVERY_START, Where.SASL, Where.TLS)
 
 
 def _limited(listener: Listener, limits: Mapping[str, Mapping[str, Any]]) -> Listener:

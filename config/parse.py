@@ -131,6 +131,13 @@ def _encodable(text: str) -> str:
     return text if _is_utf8(text) else text.encode("utf-8", "backslashreplace").decode()
 
 
+def _check_class(setting: str, key: str, text: str) -> None:
+    """Refuse a class that counts for every listener. Raises `SettingsError`."""
+    from config.class_settings import Where, check_class  # most starts have no setting without an effect
+
+    check_class(setting, key, text, Where.EVERY_START)
+
+
 class _Loading:
     """The state of one pass over the texts: the settings that have been parsed so far."""
 
@@ -217,6 +224,7 @@ class _Loading:
                 check_security_value(key, definition, text)
             else:
                 parse_value(key, definition.type, definition.allowed, text)
+            _check_class(key, key, text)
             if refused := refused_sentence(key, trimmed(text)):
                 raise SettingsError(refused)
         self._without_effect.append(key)
@@ -324,6 +332,7 @@ class _Loading:
             raise self._unknown(key, setting)
         else:
             parse_value(key, definition.type, definition.allowed, self._texts[key])
+            _check_class(setting, key, self._texts[key])
 
     # Members of a cluster, and single nodes
 

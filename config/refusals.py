@@ -35,8 +35,6 @@ _REMOVED_PREFIXES: Final[Mapping[str, str]] = {
 }
 
 _REFUSED_UNLESS_EMPTY: Final[Mapping[str, str]] = {
-    "client.quota.callback.class": "this broker cannot load classes of Java: leave it out, quotas are those that "
-    "kafka-configs sets",
     "config.providers": "values are not looked up elsewhere: write them into the file or give them with -o",
 }
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from config.broker_settings import BROKER_SETTINGS, BrokerSettings
+from config.class_settings import CLASS_SETTINGS, Where, check_class
 from config.errors import SettingsError
 from config.jaas import InvalidJaas, LoginModule, parse_jaas
 from config.listener_texts import ListenerTexts
@@ -24,7 +25,6 @@ from config.oauthbearer import (
     is_oauthbearer_key,
     oauthbearer_settings,
 )
-from config.values import trimmed
 
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -39,13 +39,6 @@ _LOGIN_MODULES: Final = {
 _USER_PREFIX: Final = "user_"
 _JAAS: Final = "sasl.jaas.config"
 _ENABLED: Final = "sasl.enabled.mechanisms"
-_CLASSES: Final = (
-    "sasl.client.callback.handler.class",
-    "sasl.login.callback.handler.class",
-    "sasl.login.class",
-    VALIDATOR_SETTING,
-)
-"""Settings that name classes of Java."""
 
 
 class MechanismSettings(NamedTuple):
@@ -108,13 +101,9 @@ def _mechanism(name: str, listener: Listener, texts: ListenerTexts, settings: Br
             f"{key} has {name!r}{default}, and the listener {listener.name} has SASL, but {reason}; "
             + _expected_mechanisms()
         )
-    for setting in _CLASSES:
-        if setting == VALIDATOR_SETTING and name == OAUTHBEARER:
-            continue
-        if trimmed(texts.text(setting, name) or ""):
-            raise SettingsError(
-                f"{texts.name(setting, name)} is set, but this broker cannot load classes of Java: leave it out"
-            )
+    for setting in CLASS_SETTINGS:
+        if not (setting == VALIDATOR_SETTING and name == OAUTHBEARER):
+            check_class(setting, texts.name(setting, name) or setting, texts.text(setting, name) or "", Where.SASL)
     module = _login_module(name, listener, texts)
     options = {} if module is None else module.options
     return MechanismSettings(

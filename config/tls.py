@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from config.alteration import OF_A_LISTENER_ONLY
 from config.broker_settings import BrokerSettings
+from config.class_settings import CLASS_SETTINGS, Where, check_class
 from config.definitions import definitions
 from config.dynamic import split_listener_key
 from config.errors import SettingsError
@@ -26,8 +27,6 @@ PEM: Final = "PEM"
 PKCS12: Final = "PKCS12"
 _TYPES: Final = (PEM, PKCS12, "JKS")
 _CLIENT_AUTH: Final = "ssl.client.auth"
-_JAVA_ONLY: Final = ("ssl.engine.factory.class", "ssl.provider")
-"""Settings that name classes of Java."""
 _WITHOUT_EFFECT: Final = frozenset(
     {
         *("ssl.endpoint.identification.algorithm", "ssl.keymanager.algorithm", "ssl.protocol"),
@@ -83,11 +82,8 @@ def tls_settings(listener: Listener, given: Mapping[str, str]) -> TlsSettings:
         SettingsError: Something is missing, contradicts, or does not exist here. The sentence has no secret.
     """
     texts = ListenerTexts(listener.name, given)
-    for setting in _JAVA_ONLY:
-        if _text(setting, texts):
-            raise SettingsError(
-                f"{texts.name(setting)} is set, but this broker cannot load classes of Java: leave it out"
-            )
+    for setting in CLASS_SETTINGS:
+        check_class(setting, _name(setting, texts), _text(setting, texts) or "", Where.TLS)
     client_auth = _client_auth(listener, texts)
     trust_store = _trust_store(texts)
     if client_auth != "none" and trust_store is None:

@@ -382,8 +382,8 @@ def test_every_default_is_among_the_values_allowed() -> None:
         (
             "client.quota.callback.class",
             "x.Y",
-            "client.quota.callback.class is 'x.Y', but this broker cannot load classes of Java: leave it out, quotas "
-            "are those that kafka-configs sets",
+            "client.quota.callback.class is 'x.Y', but this broker cannot load classes of Java, and this one would "
+            "decide which quota a client has: leave it out",
         ),
         (
             "config.providers",

@@ -106,7 +106,7 @@ def test_passwords_are_shown_to_nobody() -> None:
         ({PLAIN_JAAS: "my.Module required user_a=geheim;"}, f"{PLAIN_JAAS} has the login module my.Module, expected "),
         (
             {"listener.name.outside.plain.sasl.server.callback.handler.class": "my.Handler"},
-            "listener.name.outside.plain.sasl.server.callback.handler.class is set, but this broker cannot load",
+            "listener.name.outside.plain.sasl.server.callback.handler.class is 'my.Handler', but this broker",
         ),
         (
             {"listener.name.outside.plain.connections.max.reauth.ms": "soon"},

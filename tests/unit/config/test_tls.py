@@ -116,7 +116,7 @@ TYPE = "listener.name.outside.ssl.keystore.type"
             "ssl.enabled.protocols has 'TLSv1.1', expected some of TLSv1.2, TLSv1.3",
         ),
         ({"ssl.principal.mapping.rules": "RULE:x"}, "ssl.principal.mapping.rules cannot be read: 'RULE:x' is no rule"),
-        ({"ssl.provider": "BC"}, "ssl.provider is set, but this broker cannot load classes of Java"),
+        ({"ssl.provider": "BC"}, "ssl.provider is 'BC', but this broker cannot load classes of Java"),
         (
             {"ssl.truststore.certificates": "x", "ssl.truststore.type": "PEM", "ssl.truststore.password": "geheim"},
             "ssl.truststore.password is set, but a PEM file has no password",
