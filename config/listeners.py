@@ -16,7 +16,6 @@ from config.errors import InvalidConfig, SettingsError
 _LISTENER: Final = r"([^:/]+)://(?:\[([0-9a-zA-Z:.%_-]*)\]|([0-9a-zA-Z.%_-]*)):0*([0-9]{1,5})"
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DEFAULT_SECURITY_PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
-_EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 HIGHEST_PORT: Final = 65535
 
 
@@ -49,7 +48,13 @@ class Listener(NamedTuple):
     @property
     def binds_every_interface(self) -> bool:
         """Whether the listener's host means every interface, so that no client can connect to it."""
-        return self.host in _EVERY_INTERFACE
+        return is_every_interface(self.host)
+
+
+def is_every_interface(host: str) -> bool:
+    """Whether a listener with this host accepts on all addresses of this machine, of IPv4 and IPv6: the host is empty,
+    or 0.0.0.0 or [::] in any spelling."""
+    return not host.removeprefix("::ffff:").strip("0:.")
 
 
 def parse_listeners(key: str, texts: Sequence[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
@@ -119,7 +124,8 @@ def machine_name() -> str:
 
 
 def check_ports_differ(listeners: Sequence[Listener]) -> None:
-    """Refuse two listeners on one port, unless one is IPv4 and the other IPv6, as Kafka does.
+    """Refuse two listeners on one port, unless one is an IPv4 and the other an IPv6 address. As in Java, what is every
+    interface is both.
 
     Raises:
         SettingsError: Two listeners want the same port.
@@ -129,7 +135,8 @@ def check_ports_differ(listeners: Sequence[Listener]) -> None:
         other = taken.setdefault(listener.port, listener)
         if other is listener or listener.port == 0:
             continue
-        if not other.host or not listener.host or (":" in other.host) == (":" in listener.host):
+        is_both = other.binds_every_interface or listener.binds_every_interface
+        if is_both or (":" in other.host) == (":" in listener.host):
             raise SettingsError(
                 f"listeners has both {other} and {listener}, expected a port of its own for each "
                 "(only an IPv4 and an IPv6 address may share one)"
@@ -155,7 +162,7 @@ def advertise(
             raise SettingsError(
                 f"advertised.listeners has {listener}, expected a name that listeners has: {', '.join(sorted(opened))}"
             )
-        if listener.host in ("0.0.0.0", "::"):  # noqa: S104 - compared with, not bound
+        if listener.host and listener.binds_every_interface:
             raise SettingsError(
                 f"advertised.listeners has {listener}, expected an address that clients can connect to: "
                 f"{listener.host} only means every interface of this machine"

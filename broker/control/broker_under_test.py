@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from broker.control.broker_host import BrokerHost, Prepare
 from broker.control.calls import CHANGES, Answer, Call, Nothing
@@ -28,8 +27,7 @@ from broker.control.snapshots import copy_snapshot
 from broker.network.acceptor import CannotListen
 from config.broker_settings import BrokerSettings
 from config.listen_address import CONTROL_LISTENER
-
-_EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared, not bound
+from config.listeners import is_every_interface
 
 
 class BrokerUnderTest:
@@ -60,7 +58,7 @@ class BrokerUnderTest:
                 address.port,
                 self._calls,
                 loop=asyncio.get_running_loop(),
-                names={one.host for one in self._settings.advertised_listeners} - _EVERY_INTERFACE,
+                names={one.host for one in self._settings.advertised_listeners if not one.binds_every_interface},
             )
         except OSError as error:
             await self._host.stop()
@@ -84,7 +82,7 @@ class BrokerUnderTest:
         server = self._host.server
         bound = server.socket_server.listeners
         advertised = {one.name: one for one in self._settings.advertised_on({one.name: one.port for one in bound})}
-        reached = [advertised[one.name] if one.host in _EVERY_INTERFACE else one for one in bound]
+        reached = [advertised[one.name] if is_every_interface(one.host) else one for one in bound]
         listeners = {one.name: f"{one.host}:{one.port}" for one in reached}
         node = server.components.node
         return {
@@ -99,7 +97,7 @@ class BrokerUnderTest:
     def _control_url(self, host_of_clients: str) -> str:
         assert self._control is not None
         host, port = self._control.address
-        return f"http://{host_of_clients if host in _EVERY_INTERFACE else host}:{port}"
+        return f"http://{host_of_clients if is_every_interface(host) else host}:{port}"
 
     def _all_calls(self, snapshots: Path) -> list[Call]:
         host = self._host

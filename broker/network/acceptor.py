@@ -134,7 +134,7 @@ class Acceptor:
             reason = error.strerror or str(error)
             raise CannotListen(f"{self.listener}://{self.host}:{self.port} cannot be opened: {reason}") from error
         address, self.port = self._socket.getsockname()[:2]
-        self.is_local = is_loopback(address)
+        self.is_local = is_loopback(plain_address(address))
         return self.port
 
     def start(self) -> None:

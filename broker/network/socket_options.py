@@ -4,6 +4,8 @@ import errno
 import socket
 from typing import Any, Final, NamedTuple
 
+from config.listeners import is_every_interface
+
 _TCP_CONGESTION: Final[int | None] = getattr(socket, "TCP_CONGESTION", None)
 
 _UNPACED: Final = (b"cubic", b"reno")
@@ -69,30 +71,32 @@ def leave_unpaced(listener: socket.socket) -> bytes | None:
 
 
 def bound_socket(host: str, port: int, options: SocketOptions) -> socket.socket:
-    """A socket that has this address, and does not listen yet. An empty host is every address of this machine, of IPv6
-    and IPv4. A name gets the first of its addresses that this machine has. Raises `OSError`."""
-    if host:
+    """A socket that has this address, and does not listen yet. As in Java, 0.0.0.0 and [::] are every address of this
+    machine, of IPv6 and IPv4, as an empty host is. A name gets the first of its addresses that this machine has, IPv4
+    before IPv6. Raises `OSError`."""
+    if not is_every_interface(host):
         # As bytes, the name is not looked at for characters that no address has: a start need not import their tables.
         name = host.encode() if host.isascii() else host
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found.sort(key=lambda entry: entry[0] != socket.AF_INET)
         for family, _, _, _, address in found:
             try:
-                return _bound(family, address, host, options)
+                return _bound(family, address, options)
             except OSError as error:
                 if error.errno not in _NO_SUCH_ADDRESS or address == found[-1][-1]:
                     raise
     if socket.has_dualstack_ipv6():
-        return _bound(socket.AF_INET6, ("::", port), host, options)
-    return _bound(socket.AF_INET, ("", port), host, options)
+        return _bound(socket.AF_INET6, ("::", port), options)
+    return _bound(socket.AF_INET, ("", port), options)
 
 
-def _bound(family: int, address: Any, host: str, options: SocketOptions) -> socket.socket:
+def _bound(family: int, address: Any, options: SocketOptions) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         options.prepare_listener(bound)
         if family == socket.AF_INET6:
-            # Every address includes those of IPv4; one that was named is only itself.
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if host else 0)
+            # Every address includes those of IPv4, and ::ffff:10.0.0.1 is one of them.
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.bind(address)
     except OSError:
         bound.close()

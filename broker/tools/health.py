@@ -12,6 +12,7 @@ from typing import Final
 
 from config.errors import SettingsError
 from config.listen_address import METRICS_LISTENER, ListenAddress
+from config.listeners import is_every_interface
 from config.settings_options import add_settings_options, settings_of
 
 READY: Final = 0
@@ -19,8 +20,6 @@ NOT_READY: Final = 1
 
 PATIENCE_S: Final = 4.0
 """Seconds to wait for the answer: a broker whose loop stands still for so long is not healthy."""
-
-_EVERY_INTERFACE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not bound
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _readiness(listener: ListenAddress) -> tuple[int, str]:
     """The status that `/readyz` answers with, and its text. Raises OSError, HTTPException."""
-    host = _EVERY_INTERFACE.get(listener.host, listener.host)
+    host = "127.0.0.1" if is_every_interface(listener.host) else listener.host
     connection = http.client.HTTPConnection(host, listener.port, timeout=PATIENCE_S)
     try:
         connection.request("GET", "/readyz")

@@ -176,7 +176,7 @@ def test_a_controller_is_found_where_it_is_advertised_or_else_where_it_is_opened
     assert found == ["ONE://a.example:19093", "TWO://box.example:9094", "THREE://10.0.0.1:9095"]
 
 
-@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]", "[0:0:0:0:0:0:0:0]", "[::ffff:0.0.0.0]"])
 def test_a_listener_on_every_interface_is_advertised_by_this_machines_name(host: str) -> None:
     settings, notices = load(listeners=f"PLAINTEXT://{host}:9092")
 
@@ -673,6 +673,23 @@ def test_settings_that_contradict_each_other_are_refused_in_one_sentence(texts: 
         load_keys(texts)
 
     assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("", "[::1]"), ("0.0.0.0", "[::]"), ("127.0.0.1", "[::]"), ("[::1]", "0.0.0.0")]
+)
+def test_every_interface_is_of_both_families_and_shares_its_port_with_no_other_listener(one: str, other: str) -> None:
+    with pytest.raises(SettingsError, match="expected a port of its own for each"):
+        load(
+            listeners=f"PLAINTEXT://{one}:9092,B://{other}:9092",
+            listener_security_protocol_map="PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
+        )
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[0:0:0:0:0:0:0:0]"])
+def test_every_interface_is_no_address_to_advertise(host: str) -> None:
+    with pytest.raises(SettingsError, match="expected an address that clients can connect to"):
+        load(advertised_listeners=f"PLAINTEXT://{host}:9092")
 
 
 def test_an_ipv4_and_an_ipv6_listener_may_share_a_port() -> None:

@@ -432,14 +432,37 @@ async def test_nobody_can_connect_between_bind_and_start() -> None:
             socket.create_connection(("127.0.0.1", port))
 
 
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "0", "::", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0"])
 @on_both_loops
-async def test_a_listener_without_a_host_takes_every_address() -> None:
+async def test_a_listener_on_every_interface_takes_addresses_of_both_families(host: str) -> None:
     async with house() as it:
-        acceptor = it.listen(host="")
-        it.connect(acceptor)
-        await it.until(lambda: it.limits.total == 1)
-        (peer,) = [connection.peer for processor in it.processors for connection in processor]
-        assert peer.host == "127.0.0.1"
+        acceptor = it.listen(host=host)
+        for address in ("127.0.0.1", "::1"):
+            it.clients.append(socket.create_connection((address, acceptor.port)))
+        await it.until(lambda: it.limits.total == 2)
+        peers = {connection.peer.host for processor in it.processors for connection in processor}
+        assert peers == {"127.0.0.1", "::1"}
+
+
+def test_where_there_is_no_ipv6_every_interface_is_those_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    for host in ("", "0.0.0.0", "::"):
+        with bound_socket(host, 0, SocketOptions()) as bound:
+            assert bound.family == socket.AF_INET
+            assert bound.getsockname()[0] == "0.0.0.0"
+
+
+@pytest.mark.parametrize(
+    ("host", "bound_to"), [("127.0.0.1", "127.0.0.1"), ("::ffff:127.0.0.1", "127.0.0.1"), ("::1", "::1")]
+)
+def test_an_address_is_only_itself(host: str, bound_to: str) -> None:
+    with bound_socket(host, 0, SocketOptions()) as bound:
+        address, port = bound.getsockname()[:2]
+        assert plain_address(address) == bound_to
+        bound.listen()
+        for other in {"127.0.0.1", "::1"} - {bound_to}:
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((other, port))
 
 
 def test_addresses_are_written_as_clients_know_them() -> None:
@@ -502,6 +525,10 @@ def test_a_name_gets_the_first_of_its_addresses_that_this_machine_has(monkeypatc
     monkeypatch.setattr(socket, "getaddrinfo", addresses("192.0.2.1", "127.0.0.1"))
     with bound_socket("localhost", 0, SocketOptions()) as bound:
         assert bound.getsockname()[0] == "127.0.0.1"
+
+    monkeypatch.setattr(socket, "getaddrinfo", addresses("::1", "192.0.2.1", "127.0.0.1"))
+    with bound_socket("localhost", 0, SocketOptions()) as bound:
+        assert bound.getsockname()[0] == "127.0.0.1", "IPv4 before IPv6, as in Java"
 
     monkeypatch.setattr(socket, "getaddrinfo", addresses("192.0.2.1", "192.0.2.2"))
     with pytest.raises(OSError, match="requested address") as refused:
