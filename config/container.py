@@ -20,7 +20,8 @@ from config.definitions import nearest_name
 from config.errors import SettingsError
 from config.listen_address import METRICS_LISTENER, ListenAddress
 from config.parse import LoadedSettings, combine_settings, is_setting
-from config.refusals import is_sasl_key, is_security_key, removed_sentence
+from config.refusals import is_sasl_key, is_security_key
+from config.removed_settings import removed_sentence
 from config.topics_at_start import KEY as TOPICS_AT_START
 
 MOUNTED_FILE: Final = "/mnt/shared/config/server.properties"

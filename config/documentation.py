@@ -11,6 +11,7 @@ from config.dynamic import is_dynamic
 from config.help import all_help
 from config.log_config import OUR_TOPIC_SETTINGS, TOPIC_SETTINGS
 from config.our_defaults import OUR_DEFAULTS
+from config.removed_settings import STOPPING
 
 PATH: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs", "configuration.md")
 
@@ -104,7 +105,9 @@ The broker does not start with a setting that promises what it would not keep:
   {classes}; on a listener with SASL or TLS those of its own;
 - `config.providers`, `remote.log.storage.system.enable=true`;
 - `process.roles` without `broker`, and with `broker` alone where no setting names the controllers;
-- names that Kafka has removed, `zookeeper.*` among them; the sentence says what to write instead.
+- names of settings that Kafka has removed, where another setting has to say the same now: {removed}. The sentence
+  says what to write instead. Other names that Kafka 2.8 to 4.3 had are passed over with a line in the log that says
+  since which version they are gone; names that no version had stop the start.
 
 Taken as 1 with a line in the log, where the node has its own controller and no listener of it, so that it is alone:
 larger values of `default.replication.factor`, `offsets.topic.replication.factor`,
@@ -116,7 +119,9 @@ larger values of `default.replication.factor`, `offsets.topic.replication.factor
 def configuration_page() -> str:
     """The text of docs/configuration.md, as Markdown."""
     classes = (name for name, one in CLASS_SETTINGS.items() if one.decides and one.where is Where.EVERY_START)
-    refused = _REFUSED.replace("{classes}", ", ".join(map(_code, ("authorizer.class.name", *classes))))
+    refused = _REFUSED.format(
+        classes=", ".join(map(_code, ("authorizer.class.name", *classes))), removed=", ".join(map(_code, STOPPING))
+    )
     return "\n".join([_INTRODUCTION, *_our_defaults(), *_sections(), *_topics(), refused, *_without_effect()])
 
 

@@ -24,13 +24,7 @@ from config.listeners import (
 )
 from config.our_defaults import KAFKAS_ON_A_MEMBER
 from config.quorum import check_roles
-from config.refusals import (
-    check_security_value,
-    is_sasl_key,
-    is_security_key,
-    refused_sentence,
-    removed_sentence,
-)
+from config.refusals import check_security_value, is_sasl_key, is_security_key, refused_sentence
 from config.similar import most_similar
 from config.values import ConfigType, parse_value, read_value, trimmed
 
@@ -214,8 +208,8 @@ class _Loading:
             SettingsError: The name does not exist or not any more, its value is wrong, or it must not be passed over.
         """
         text = self._texts[key]
-        if removed := removed_sentence(key):
-            raise SettingsError(removed)
+        if self._is_removed(key):
+            return
         if key not in _KNOWN_ELSEWHERE and not key.startswith(_PLUGIN_PREFIXES):
             definition = broker_definition(key)
             if definition is None:
@@ -229,14 +223,26 @@ class _Loading:
                 raise SettingsError(refused)
         self._without_effect.append(key)
 
-    def _unknown(self, key: str, name: str) -> UnknownConfig:
+    def _is_removed(self, key: str) -> bool:
+        """Whether Kafka had the setting once; a notice says so. Raises `SettingsError` where another one is needed."""
+        from config.removed_settings import removed, removed_sentence  # most files have no such name
+
+        found, sentence = removed(key), removed_sentence(key)
+        if found is None or sentence is None:
+            return False
+        if found.stops:
+            raise SettingsError(sentence)
+        self._notices.append(f"passed over: {sentence}")
+        return True
+
+    def _unknown(self, key: str, name: str) -> SettingsError:
         """The error for a key that does not exist; ``name`` is the key without a listener's prefix."""
         prefix = key.removesuffix(name)
         topic_setting = definitions("topic").get(name)
-        if topic_setting is not None and topic_setting.synonyms:
-            nearest: str | None = topic_setting.synonyms[0]
-        else:
-            nearest = nearest_name(name, BROKER_SETTINGS)
+        if topic_setting is not None:
+            hint = "".join(f", expected {one}, their default" for one in topic_setting.synonyms[:1])
+            return SettingsError(f"{key} is a setting of single topics and says nothing of a broker{hint}")
+        nearest = nearest_name(name, BROKER_SETTINGS)
         meant = broker_definition(nearest) if nearest else None
         is_secret = is_security_key(name) or (meant is not None and meant.is_sensitive)
         text = "(hidden)" if is_secret else self._texts[key]

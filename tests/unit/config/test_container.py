@@ -219,7 +219,7 @@ def test_both_lists_of_topics_count() -> None:
         ),
         (
             {"KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181"},
-            "KAFKA_ZOOKEEPER_CONNECT is ignored: zookeeper.connect no longer exists: Kafka 4.0 removed ZooKeeper: "
+            "KAFKA_ZOOKEEPER_CONNECT is ignored: zookeeper.connect no longer exists: Kafka 4.0 removed it: "
             "leave it out, metadata lives in the data directory",
         ),
         (
