@@ -20,7 +20,7 @@ PATIENCE_S: Final = 5.0
 """How long one fetch may take."""
 
 LEAST_BETWEEN_MS: Final = 10_000
-"""Time between two fetches for keys that tokens name and that are not there: clients choose the names."""
+"""Time between two fetches for tokens that no key has signed: clients choose the tokens."""
 
 _PIECE_BYTES: Final = 1 << 16
 
@@ -57,11 +57,14 @@ class JwksSource:
         """Fetch for the first time, and from now on."""
         self._begin()
 
-    def missing(self, key_id: str) -> None:
-        """A token names a key that is not there: perhaps it is new."""
+    def look_again(self) -> None:
+        """No key has signed a token: perhaps its key is new.
+
+        Kafka fetches only for a name that no key has, and refuses a new key under a known name until the next refresh.
+        """
         since_ms = self._fetched_ms
         if since_ms is None or self._clock.monotonic_ms() - since_ms >= LEAST_BETWEEN_MS:
-            log.info("fetching %s, since a token names a key that is not in it", self._settings.jwks_url)
+            log.info("fetching %s, since none of its keys has signed a token", self._settings.jwks_url)
             self._begin()
 
     async def stop(self) -> None:

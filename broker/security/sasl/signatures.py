@@ -90,13 +90,13 @@ class SignedValidator:
         *,
         now_ms: Callable[[], int],
         keys: Callable[[], KeySet],
-        missing: Callable[[str], None],
+        look_again: Callable[[], None],
     ) -> None:
-        """``missing`` is told of a key that a token names and that is not there."""
+        """``look_again`` is called when no key has signed a token: there may be other keys by now."""
         self._settings = settings
         self._now_ms = now_ms
         self._keys = keys
-        self._missing = missing
+        self._look_again = look_again
         self._signatures = {
             name: algorithm
             for name, algorithm in pyjwt.algorithms.get_default_algorithms().items()
@@ -113,6 +113,7 @@ class SignedValidator:
             raise InvalidToken("the token has extensions that must be understood")
         signature = self._signatures[algorithm]
         if not any(signature.verify(jwt.signed, key, jwt.signature) for key in self._keys_for(jwt.header, algorithm)):
+            self._look_again()
             raise InvalidToken("no key has signed the token")
         settings = self._settings
         expires_ms = check_times(jwt.claims, self._now_ms(), settings.clock_skew_s * _MS_PER_S, needs_issued_at=True)
@@ -125,7 +126,4 @@ class SignedValidator:
         key_id = header.get("kid")
         if key_id is None:
             return [key.key for key in self._keys() if algorithm in key.algorithms][:MOST_TRIED]
-        named = [key for key in self._keys() if key.key_id == key_id]
-        if not named and isinstance(key_id, str):
-            self._missing(key_id)
-        return [key.key for key in named if algorithm in key.algorithms][:MOST_TRIED]
+        return [key.key for key in self._keys() if key.key_id == key_id and algorithm in key.algorithms][:MOST_TRIED]

@@ -36,4 +36,4 @@ def make_validator(
     from broker.security.sasl.signatures import SignedValidator
 
     source = JwksSource(settings, clock=clock, worker=make_worker("jwks"))
-    return SignedValidator(settings, now_ms=clock.now_ms, keys=source.current, missing=source.missing), source
+    return SignedValidator(settings, now_ms=clock.now_ms, keys=source.current, look_again=source.look_again), source

@@ -108,14 +108,14 @@ def test_without_an_answer_there_are_no_keys_and_the_pauses_stay_bounded() -> No
     assert max(after - before for before, after in zip(it.at_ms, it.at_ms[1:], strict=False)) == 1_000
 
 
-def test_a_key_that_a_token_names_is_looked_for_but_not_at_any_rate(sets: list[bytes]) -> None:
+def test_newer_keys_are_looked_for_but_not_at_any_rate(sets: list[bytes]) -> None:
     it = Fetched(*sets)
     for _ in range(100):
-        it.source.missing("key-2")
+        it.source.look_again()
     assert it.key_ids == ["key-1"]
     it.clock.advance(LEAST_BETWEEN_MS)
     for _ in range(100):
-        it.source.missing("key-3")
+        it.source.look_again()
     assert it.key_ids == ["key-2"]
     assert it.clock.alarms == 1
 
@@ -124,7 +124,7 @@ def test_after_the_end_nothing_is_fetched(sets: list[bytes]) -> None:
     it = Fetched(*sets)
     asyncio.run(it.source.stop())
     it.clock.advance(1_000_000)
-    it.source.missing("key-2")
+    it.source.look_again()
     assert it.key_ids == ["key-1"]
     assert it.worker.is_stopped
 
