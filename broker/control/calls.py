@@ -14,7 +14,7 @@ CHANGES: Final = "POST"
 
 
 class CannotDo(Exception):
-    """A call that asks for something that is not there, or not possible now: 409 with this sentence."""
+    """A call whose arguments are right, and that is not possible now: 409 with this sentence."""
 
 
 class NotInTime(Exception):
@@ -38,10 +38,3 @@ class Call(NamedTuple):
     summary: str
     arguments: type
     run: Callable[[Any], Awaitable[Answer]]
-
-
-def argument(help: str, default: Any = dataclasses.MISSING, **rest: Any) -> Any:
-    """A field of a call's arguments, with what its reader should know of it."""
-    if default is not dataclasses.MISSING:
-        rest["default"] = default
-    return dataclasses.field(metadata={"help": help}, **rest)

@@ -6,7 +6,8 @@ import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.control.calls import CHANGES, READS, Answer, Call, Nothing, argument
+from broker.control.arguments import argument
+from broker.control.calls import CHANGES, READS, Answer, Call, Nothing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,13 +6,12 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.control.calls import CHANGES, Answer, Call, CannotDo, NotInTime, argument
+from broker.control.arguments import BadArguments, argument, shown
+from broker.control.calls import CHANGES, Answer, Call, NotInTime
 from broker.control.groups import described
 from storage.sentinels import NO_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker.control.broker_host import BrokerHost
     from broker.control.happenings import Happenings
     from broker.server.broker_server import BrokerServer
@@ -20,13 +19,21 @@ if TYPE_CHECKING:
 PATIENCE_MS: Final = 10_000
 """How long a condition may take by default, in milliseconds of the system's time."""
 
+MOST_MS: Final = 86_400_000
+"""How long a condition may take at most: a day, in milliseconds."""
+
+STATES: Final = (
+    "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "NotReady", "Reconciling", "Stable", "Dead",
+)  # fmt: skip
+"""The states of groups of all kinds, by Kafka's names."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
     """What has to hold: all that is given, of one group, of one topic, or of both."""
 
     group: str | None = argument("a group's id", None)
-    state: str | None = argument("the state that the group is in, such as Stable or Empty", None)
+    state: str | None = argument("the state that the group is in", None, choices=STATES)
     members: int | None = argument("how many members the group has", None)
     committed: dict[str, int] | None = argument(
         "the offsets that the group has committed at least, by topic-partition", None
@@ -34,7 +41,15 @@ class Condition:
     caught_up: bool = argument("whether the group has committed the end of every partition of the topic", False)
     topic: str | None = argument("a topic's name", None)
     records: int | None = argument("how many records the topic has at least that readers can see", None)
-    timeout_ms: int = argument("how long it may take, in milliseconds of the system's time", PATIENCE_MS)
+    timeout_ms: int = argument("how long it may take, in milliseconds of the system's time", PATIENCE_MS, most=MOST_MS)
+
+    def __str__(self) -> str:
+        given = (
+            f"{one.name}={getattr(self, one.name)!r}"
+            for one in dataclasses.fields(self)
+            if one.name != "timeout_ms" and getattr(self, one.name) != one.default
+        )
+        return ", ".join(given)
 
     def fault(self) -> str | None:
         """Why this is no condition, as a sentence; None if it is."""
@@ -45,6 +60,10 @@ class Condition:
             return "records and caught_up say something of a topic: which?"
         if not self.caught_up and all(one is None for one in (*about_group, self.records)):
             return "nothing is waited for: give state, members, committed, caught_up or records"
+        for place in self.committed or ():
+            topic, _, index = place.rpartition("-")
+            if not (topic and index.isdecimal()):
+                return f"committed has {shown(place)}, expected a topic and a partition, such as orders-0"
         return None
 
 
@@ -77,18 +96,14 @@ class Conditions:
     async def wait(self, condition: Condition) -> Answer:
         """Return what there is once the condition holds. Raises `NotInTime`, and `CannotDo` where it is none."""
         if fault := condition.fault():
-            raise CannotDo(fault)
-        return await self.until(lambda: _look(self._host.server, condition), condition.timeout_ms)
-
-    async def until(self, look: Callable[[], Found], timeout_ms: int) -> Answer:
-        """Look whenever something happens, until it holds. Raises `NotInTime`."""
-        deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
-        while not (found := look()).holds:
+            raise BadArguments(fault)
+        deadline_s = asyncio.get_running_loop().time() + condition.timeout_ms / 1000
+        while not (found := _look(self._host.server, condition)).holds:
             try:
                 async with asyncio.timeout_at(deadline_s):
                     await self._happenings.next()
             except TimeoutError:
-                raise NotInTime(f"it does not hold after {timeout_ms} ms", found.answer) from None
+                raise NotInTime(f"waited {condition.timeout_ms} ms for {condition}", found.answer) from None
         return found.answer
 
 

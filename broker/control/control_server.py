@@ -39,6 +39,8 @@ IDLE_S: Final = 60.0
 LAST_BYTES_S: Final = 1.0
 """How long clients may take for their last answers when the listener closes, in seconds."""
 
+_MOST_DIGITS: Final = 18
+_PIECE_BYTES: Final = 1 << 16
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _JSON: Final = "application/json"
 
@@ -184,10 +186,25 @@ class _Conversation(BaseHTTPRequestHandler):
             status, answer = HTTPStatus.OK, self._answer_to(method)
         except _Refused as refused:
             status, answer = refused.status, {"error": str(refused), **refused.more}
+        self._send(status, answer)
+        if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            # A connection that closes with unread bytes takes the answer from a client that still sends.
+            with suppress(OSError):
+                while self.rfile.read1(_PIECE_BYTES):
+                    pass
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Part of `BaseHTTPRequestHandler`: what HTTP itself forbids is refused as JSON, too."""
+        self.close_connection = True
+        self._send(HTTPStatus(code), {"error": message or HTTPStatus(code).phrase})
+
+    def _send(self, status: HTTPStatus, answer: Answer) -> None:
         body = json.dumps(answer).encode() + b"\n"
         self.send_response(status)
         self.send_header("Content-Type", _JSON)
         self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
 
@@ -197,7 +214,9 @@ class _Conversation(BaseHTTPRequestHandler):
         names = self.server.names
         if host.rpartition(":")[0] not in names and host not in names:
             raise _Refused(HTTPStatus.FORBIDDEN, f"the Host is {host!r}, and calls are for {', '.join(sorted(names))}")
-        path = self.path.partition("?")[0]
+        path, is_asked, _ = self.path.partition("?")
+        if is_asked:
+            raise _Refused(HTTPStatus.BAD_REQUEST, f"{path}: the arguments are in the body, and not behind a '?'")
         calls = self.server.calls
         if (method, path) == (READS, "/openapi.json"):
             return described(calls.values())
@@ -213,10 +232,10 @@ class _Conversation(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
-        if not (length.isascii() and length.isdigit()):
+        if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
             self.close_connection = True
             raise _Refused(HTTPStatus.LENGTH_REQUIRED, "a body has a Content-Length")
-        if int(length) > MOST_BODY_BYTES:
+        if len(length) > _MOST_DIGITS or int(length) > MOST_BODY_BYTES:
             self.close_connection = True
             raise _Refused(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has {length} bytes, {MOST_BODY_BYTES} are allowed"
@@ -225,11 +244,13 @@ class _Conversation(BaseHTTPRequestHandler):
 
     def _run(self, call: Call, body: bytes) -> Answer:
         try:
-            arguments: object = read_arguments(call.arguments, json.loads(body or b"{}"))
-        except (BadArguments, ValueError) as error:
-            raise _Refused(HTTPStatus.BAD_REQUEST, f"{call.path}: {error}") from error
+            given: object = json.loads(body or b"{}")
+        except (ValueError, RecursionError) as error:
+            raise _Refused(HTTPStatus.BAD_REQUEST, f"{call.path}: the body is no JSON: {error}") from error
         try:
-            return self.server.run(call, arguments)
+            return self.server.run(call, read_arguments(call.arguments, given))
+        except BadArguments as error:
+            raise _Refused(HTTPStatus.BAD_REQUEST, f"{call.path}: {error}") from error
         except CannotDo as error:
             raise _Refused(HTTPStatus.CONFLICT, str(error)) from error
         except NotInTime as error:

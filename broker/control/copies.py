@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.control.calls import CHANGES, Answer, Call, CannotDo, Nothing, argument
+from broker.control.arguments import BadArguments, argument
+from broker.control.calls import CHANGES, Answer, Call, Nothing
 from broker.control.snapshots import copy_snapshot, take_snapshot
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Copies:
     async def _restore(self, which: WhichSnapshot) -> Answer:
         path = self._path(which.snapshot)
         if not path.is_dir():
-            raise CannotDo(f"there is no snapshot {which.snapshot}")
+            raise BadArguments(f"snapshot is {which.snapshot}, and there is no such snapshot")
         await self._host.reset(lambda directory: copy_snapshot(path, directory))
         return {}
 

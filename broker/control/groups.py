@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from broker.control.calls import CHANGES, Answer, Call, CannotDo, argument
+from broker.control.arguments import BadArguments, argument, shown
+from broker.control.calls import CHANGES, Answer, Call
 from broker.request.faults import Fault
 
 if TYPE_CHECKING:
@@ -62,9 +63,16 @@ class Groups:
             shard = shard_of(server, which.group)
             removed = 0 if shard is None else shard.expire_members(which.group, which.member)
             if not removed:
-                raise CannotDo(f"the group {which.group!r} has no member {which.member or 'at all'}")
+                raise _no_member(which, [] if shard is None else _members(shard, which.group))
             await server.services.settle()
         return {"removed": removed}
+
+
+def _no_member(which: WhichMembers, members: list[Answer]) -> BadArguments:
+    if not members:
+        return BadArguments(f"group is {shown(which.group)}, and there is no group of this name with members")
+    ids = ", ".join(one["instance"] or one["member"] for one in members)
+    return BadArguments(f"member is {shown(which.member)}, expected a member id or a group.instance.id: {ids}")
 
 
 def shard_of(server: BrokerServer, group: str) -> GroupShard | None:

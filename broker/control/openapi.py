@@ -16,7 +16,7 @@ def described(calls: Iterable[Call]) -> dict[str, Any]:
             "operationId": call.path.strip("/").replace("/", "_").replace("-", "_"),
             "responses": {
                 "200": {"description": "It is done.", "content": _json({"type": "object"})},
-                "400": {"description": "An argument is missing, unknown or of the wrong type.", "content": _ERROR},
+                "400": {"description": "An argument is wrong; the sentence names it.", "content": _ERROR},
                 "409": {"description": "It cannot be done now.", "content": _ERROR},
             },
         }

@@ -9,6 +9,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from broker.control.arguments import BadArguments
 from broker.control.calls import CannotDo
 from broker.network.transport import PlaintextTransport
 from broker.peers.backoff import Backoff
@@ -20,6 +21,7 @@ from broker.peers.stats import PeerStats
 from broker.request.session import Peer as SessionPeer
 from broker.request.session import Session
 from broker.runtime.clock import LoopClock
+from protocol.primitives import Unencodable
 
 if TYPE_CHECKING:
     from broker.control.broker_host import BrokerHost
@@ -47,7 +49,8 @@ class OwnClient:
             self._peer = None
 
     async def ask(self, request: object, answer: type[Answer], *, version: int) -> Answer:
-        """Send a request and return its answer. Raises `CannotDo` where another broker takes over meanwhile."""
+        """Send a request and return its answer. Raises `CannotDo` where another broker takes over meanwhile,
+        and `BadArguments` where the protocol has no room for what is asked."""
         if self._peer is None:
             loop = asyncio.get_running_loop()
             self._peer = Peer(
@@ -61,6 +64,8 @@ class OwnClient:
             )
         try:
             return await self._peer.ask(request, answer, version=version)
+        except Unencodable as error:
+            raise BadArguments(str(error)) from error
         except PeerError as error:
             raise CannotDo(f"the broker begins anew, or ends: {error}") from error
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
 from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.control.calls import CHANGES, Answer, Call, CannotDo, argument
+from broker.control.arguments import BadArguments, argument, shown
+from broker.control.calls import CHANGES, Answer, Call, CannotDo
 from broker.control.conditions import described_topic
 from broker.control.partitioner import partition_of_key
 from protocol.errors import ErrorCode
@@ -26,8 +26,28 @@ if TYPE_CHECKING:
 MOST_READ: Final = 10_000
 """How many records a call reads at most."""
 
+MOST_PARTITIONS: Final = 10_000
+"""As many as Kafka makes in one request."""
+
+_BATCH_BYTES: Final = 1 << 19
+"""A batch has keys and values of this size at most, or one record: half of what Kafka's max.message.bytes is by
+default."""
+
 _BROKERS_DEFAULT: Final = -1
 _TIMEOUT_MS: Final = 10_000
+_OF_ARGUMENTS: Final = frozenset(
+    {
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+    }
+)
+"""Error codes that say that what was asked for can never be done."""
 _CREATE_VERSION: Final = 7
 _PRODUCE_VERSION: Final = 9
 
@@ -37,7 +57,9 @@ class NewTopic:
     """A topic to be made."""
 
     name: str = argument("the topic's name")
-    partitions: int = argument("how many partitions; -1 is num.partitions", _BROKERS_DEFAULT)
+    partitions: int = argument(
+        "how many partitions; -1 is num.partitions", _BROKERS_DEFAULT, least=_BROKERS_DEFAULT, most=MOST_PARTITIONS
+    )
     configs: dict[str, str] = argument("its configs, such as cleanup.policy", default_factory=dict)
 
 
@@ -49,6 +71,15 @@ class NewTopics:
 
 
 @dataclasses.dataclass(frozen=True)
+class NewHeader:
+    """A header of a record. Text, or bytes in Base64."""
+
+    key: str = argument("the header's name")
+    value: str | None = argument("the value as text; null without value and value_base64", None)
+    value_base64: str | None = argument("the value as bytes", None)
+
+
+@dataclasses.dataclass(frozen=True)
 class NewRecord:
     """A record to be written. Text, or bytes in Base64."""
 
@@ -56,7 +87,9 @@ class NewRecord:
     value_base64: str | None = argument("the value as bytes", None)
     key: str | None = argument("the key as text", None)
     key_base64: str | None = argument("the key as bytes", None)
-    headers: dict[str, str] = argument("headers, as text", default_factory=dict)
+    headers: dict[str, str | None] | list[NewHeader] = argument(
+        "headers: texts by their names, or a list as /records/read answers it", default_factory=dict
+    )
     partition: int | None = argument("the partition; without it the one that Java's client chooses for the key", None)
     timestamp_ms: int | None = argument("milliseconds since 1970; without it the broker's time", None)
 
@@ -76,7 +109,7 @@ class WhichRecords:
     topic: str = argument("the topic's name")
     partition: int | None = argument("one partition; without it all", None)
     from_offset: int = argument("the first offset, in each partition", 0)
-    limit: int = argument(f"how many records at most, up to {MOST_READ}", MOST_READ)
+    limit: int = argument(f"how many records at most, up to {MOST_READ}", MOST_READ, most=MOST_READ)
     uncommitted: bool = argument("records of open and aborted transactions, too", False)
 
 
@@ -110,7 +143,7 @@ class Records:
         answer = await self._client.ask(request, CreateTopicsResponse, version=_CREATE_VERSION)
         for result in answer.topics:
             if result.error_code != ErrorCode.NONE:
-                raise CannotDo(f"the topic {result.name!r} cannot be made: {_said(result)}")
+                raise _refused(f"the topic {result.name!r} cannot be made", result)
         return {"topics": [described_topic(self._host.server, topic.name) for topic in new.topics]}
 
     async def _write(self, new: NewRecords) -> Answer:
@@ -119,13 +152,14 @@ class Records:
         found = self._host.server.metadata.image.topics.by_name[new.topic]
         offsets: list[Answer | None] = [None] * len(new.records)
         for index, places in self._by_partition(new.records, len(found.partitions)).items():
-            base_offset = await self._produce(new.topic, index, list(places.values()))
-            for distance, place in enumerate(places):
-                offsets[place] = {"partition": index, "offset": base_offset + distance}
+            for batch in _batches(places):
+                base_offset = await self._produce(new.topic, index, batch)
+                for distance, place in enumerate(batch):
+                    offsets[place] = {"partition": index, "offset": base_offset + distance}
         return {"offsets": offsets}
 
     def _by_partition(self, records: list[NewRecord], partitions: int) -> Mapping[int, dict[int, Record]]:
-        """The records of each partition, by their places in the call. Raises `CannotDo`."""
+        """The records of each partition, by their places in the call. Raises `BadArguments`."""
         turns = count()
         sorted_out: dict[int, dict[int, Record]] = {}
         for place, new in enumerate(records):
@@ -133,14 +167,13 @@ class Records:
             index = new.partition
             if index is None:
                 index = next(turns) % partitions if record.key is None else partition_of_key(record.key, partitions)
-            if not 0 <= index < partitions:
-                raise CannotDo(f"records[{place}] is for partition {index}, and the topic has {partitions}")
+            _check_partition(f"records[{place}].partition", index, partitions)
             sorted_out.setdefault(index, {})[place] = record
         return sorted_out
 
-    async def _produce(self, topic: str, index: int, records: list[Record]) -> int:
-        """Write one batch; return the offset of its first record. Raises `CannotDo`."""
-        batch = memoryview(encode_batch(records))
+    async def _produce(self, topic: str, index: int, places: Mapping[int, Record]) -> int:
+        """Write one batch; return the offset of its first record. Raises `BadArguments` and `CannotDo`."""
+        batch = memoryview(encode_batch(list(places.values())))
         data = ProduceRequest.TopicData.PartitionData(index=index, records=batch)
         request = ProduceRequest(
             transactional_id=None,
@@ -151,19 +184,23 @@ class Records:
         answer = await self._client.ask(request, ProduceResponse, version=_PRODUCE_VERSION)
         result = answer.responses[0].partition_responses[0]
         if result.error_code != ErrorCode.NONE:
-            raise CannotDo(f"the records cannot be written into {topic}-{index}: {_said(result)}")
+            first, *_, last = (*places, *places)
+            which = f"records[{first}]" if first == last else f"records[{first}] to records[{last}]"
+            raise _refused(f"{which} cannot be written into {topic}-{index}", result)
         return result.base_offset
 
     async def _read(self, which: WhichRecords) -> Answer:
         server = self._host.server
         found = server.metadata.image.topics.by_name.get(which.topic)
         if found is None:
-            raise CannotDo(f"there is no topic {which.topic!r}")
+            raise BadArguments(f"topic is {shown(which.topic)}, and there is no such topic")
+        if which.partition is not None:
+            _check_partition("partition", which.partition, len(found.partitions))
         records: list[Answer] = []
         for index in range(len(found.partitions)):
             if which.partition in (None, index):
                 for record in self._records_of(which, index):
-                    if len(records) >= min(which.limit, MOST_READ):
+                    if len(records) >= which.limit:
                         break
                     records.append({"partition": index, **_shown(record)})
         return {"records": records}
@@ -200,22 +237,50 @@ def _aborted_offsets(log: Any, end_offset: int) -> set[int]:
     return aborted
 
 
+def _batches(places: Mapping[int, Record]) -> Iterator[dict[int, Record]]:
+    """The records of a partition in batches, so that many small records are not too large together."""
+    batch: dict[int, Record] = {}
+    size = 0
+    for place, record in places.items():
+        record_bytes = len(record.key or b"") + len(record.value or b"")
+        if batch and size + record_bytes > _BATCH_BYTES:
+            yield batch
+            batch, size = {}, 0
+        batch[place] = record
+        size += record_bytes
+    yield batch
+
+
 def _record(new: NewRecord, place: int, now_ms: int) -> Record:
     return Record(
         timestamp=now_ms if new.timestamp_ms is None else new.timestamp_ms,
-        key=_bytes(new.key, new.key_base64, f"records[{place}].key_base64"),
-        value=_bytes(new.value, new.value_base64, f"records[{place}].value_base64"),
-        headers=[(key, value.encode()) for key, value in new.headers.items()],
+        key=_bytes(new.key, new.key_base64, f"records[{place}].key"),
+        value=_bytes(new.value, new.value_base64, f"records[{place}].value"),
+        headers=[
+            (one.key, _bytes(one.value, one.value_base64, f"records[{place}].headers[{number}].value"))
+            for number, one in enumerate(_headers(new.headers))
+        ],
     )
+
+
+def _headers(given: dict[str, str | None] | list[NewHeader]) -> list[NewHeader]:
+    return given if isinstance(given, list) else [NewHeader(key, value) for key, value in given.items()]
 
 
 def _bytes(text: str | None, encoded: str | None, where: str) -> bytes | None:
     if encoded is None:
         return None if text is None else text.encode()
+    if text is not None:
+        raise BadArguments(f"{where} and {where}_base64 are both given, expected one of them")
     try:
         return base64.b64decode(encoded, validate=True)
-    except binascii.Error:
-        raise CannotDo(f"{where} is no Base64") from None
+    except ValueError:
+        raise BadArguments(f"{where}_base64 is {shown(encoded)}, which is no Base64") from None
+
+
+def _check_partition(where: str, index: int, partitions: int) -> None:
+    if index >= partitions:
+        raise BadArguments(f"{where} is {index}, expected 0 to {partitions - 1}: a partition that the topic has")
 
 
 def _shown(record: Record) -> Answer:
@@ -238,5 +303,7 @@ def _as_text(name: str, data: bytes | None) -> Answer:
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
-def _said(result: Any) -> str:
-    return f"{ErrorCode(result.error_code).name}: {result.error_message}"
+def _refused(what: str, result: Any) -> BadArguments | CannotDo:
+    kind = BadArguments if result.error_code in _OF_ARGUMENTS else CannotDo
+    said = "" if result.error_message is None else f": {result.error_message}"
+    return kind(f"{what}: {ErrorCode(result.error_code).name}{said}")

@@ -6,7 +6,8 @@ import dataclasses
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.control.calls import CHANGES, Answer, Call, argument
+from broker.control.arguments import argument
+from broker.control.calls import CHANGES, Answer, Call
 from broker.control.own_client import CLIENT_ID
 from broker.control.places import coordinated_in, places_of, topic_name
 from protocol.api_keys import ApiKey
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 MOST_KEPT: Final = 10_000
 """How many requests are kept; the oldest are forgotten first."""
+
+API_NAMES: Final = tuple(key.title for key in ApiKey)
+"""The names of all APIs."""
 
 MOST_TOLD: Final = 100
 """How many requests an answer names."""
@@ -44,7 +48,7 @@ class SeenRequest(NamedTuple):
 class WhichRequests:
     """Requests that a test asks for: all that is given has to fit."""
 
-    api: str | None = argument("an API's name, such as Produce", None)
+    api: str | None = argument("an API's name, such as Produce", None, choices=API_NAMES)
     client_id: str | None = argument("the client.id of the client", None)
     topic: str | None = argument("a topic that the request names", None)
     group: str | None = argument("the group or transactional id that the request names", None)

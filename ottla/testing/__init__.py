@@ -9,7 +9,8 @@
 With pytest, the fixtures `kafka` and `kafka_broker` come with the package (`ottla.testing.plugin`, docs/testing.md).
 """
 
-from ottla.testing.broker import Broker, Fault, ForkedBroker, Record, Snapshot
+from ottla.testing.broker import Broker, Fault, ForkedBroker, Snapshot
 from ottla.testing.errors import BrokerError, NotInTime
+from ottla.testing.records import Record
 
 __all__ = ["Broker", "BrokerError", "Fault", "ForkedBroker", "NotInTime", "Record", "Snapshot"]

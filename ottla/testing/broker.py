@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
+import math
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from ottla.testing.control import Control
-from ottla.testing.errors import BrokerError
+from ottla.testing.errors import BrokerError, shown
+from ottla.testing.records import Record, Seed, read_seeds, record_from_json, records_as_json
 from ottla.testing.spawning import ZYGOTE, Spawned
 
 START_S: Final = 60.0
@@ -23,21 +24,16 @@ START_S: Final = 60.0
 WAIT_S: Final = 10.0
 """How long `Broker.wait_for` waits by default, in seconds."""
 
+MOST_WAIT_S: Final = 86_400.0
+"""How long it waits at most, in seconds."""
+
+JOBS: Final = (
+    "retention", "compaction", "offset-expiry", "transaction-timeouts", "transactional-id-expiry", "producer-id-expiry",
+)  # fmt: skip
+"""What a broker does now and then, and a test lets it do now."""
+
 _LAST_LINES: Final = 20
 _LAST_REQUESTS: Final = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A record that is in a topic."""
-
-    value: bytes | None
-    key: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    partition: int = 0
-    offset: int = -1
-    timestamp_ms: int = -1
-    """Milliseconds since 1970."""
 
 
 class Fault:
@@ -68,10 +64,6 @@ class Fault:
         self.remove()
 
 
-Seed = Mapping[str, Any] | Record | bytes | str | None
-"""A record to be written: its value, or `value`, `key`, `headers`, `partition` and `timestamp_ms` by name."""
-
-
 @dataclass
 class Broker:
     """A broker for tests. `start` and `close`, or ``with`` and ``async with``.
@@ -87,6 +79,16 @@ class Broker:
     """A YAML file with fault rules that it begins with, and begins anew with."""
 
     def __post_init__(self) -> None:
+        """Raises `BrokerError` for an argument of another type."""
+        if not isinstance(self.settings, Mapping):
+            raise BrokerError(f"settings is {shown(self.settings)}, expected values by the names of settings")
+        for name, value in self.settings.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise BrokerError(f"settings has {shown(name)}: {shown(value)}, expected two texts")
+        if not isinstance(self.listeners, int) or isinstance(self.listeners, bool) or self.listeners < 1:
+            raise BrokerError(f"listeners is {shown(self.listeners)}, expected a whole number from 1")
+        if not isinstance(self.faults, str | Path | None):
+            raise BrokerError(f"faults is {shown(self.faults)}, expected the path of a file")
         self._spawned: Spawned | None = None
         self._control: Control | None = None
         self._log: IO[bytes] | None = None
@@ -171,21 +173,25 @@ class Broker:
 
     def create_topic(self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """Make a topic. Raises `BrokerError` if there is one of this name."""
-        self._call("/topics/create", topics=[{"name": name, "partitions": partitions, "configs": dict(configs or {})}])
+        topic = {"name": name, "partitions": partitions, "configs": {} if configs is None else configs}
+        self._call("/topics/create", topics=[topic])
 
     def produce(self, topic: str, records: Iterable[Seed]) -> list[tuple[int, int]]:
         """Write records; return the partition and offset of each. A topic that is missing is made."""
-        answer = self._call("/records/write", topic=topic, records=[_as_json(record) for record in records])
+        answer = self._call("/records/write", topic=topic, records=records_as_json(records))
         return [(one["partition"], one["offset"]) for one in answer["offsets"]]
 
     def seed(self, topic: str, path: str | Path) -> None:
         """Write the records of a file: one JSON object a line (``.jsonl``), or a YAML list."""
+        if not isinstance(path, str | Path):
+            raise BrokerError(f"path is {shown(path)}, expected the path of a file")
         self.produce(topic, read_seeds(Path(path)))
 
     def records(self, topic: str, *, partition: int | None = None, uncommitted: bool = False) -> list[Record]:
-        """The records of a topic as a reader sees them, partition by partition. Raises `BrokerError` without it."""
+        """The first 10,000 records of a topic as a reader sees them, partition by partition. Raises `BrokerError`
+        without the topic, or the partition."""
         answer = self._call("/records/read", topic=topic, partition=partition, uncommitted=uncommitted)
-        return [_from_json(record) for record in answer["records"]]
+        return [record_from_json(record) for record in answer["records"]]
 
     # Groups
 
@@ -222,9 +228,9 @@ class Broker:
 
         Raises `NotInTime`, and `BrokerError` where nothing, or nothing that makes sense, is waited for.
         """
-        places = (
-            None if committed is None else {f"{name}-{index}": offset for (name, index), offset in committed.items()}
-        )
+        if not _is_number(timeout) or not 0 <= timeout <= MOST_WAIT_S:
+            raise BrokerError(f"timeout is {shown(timeout)}, expected seconds, from 0 to {MOST_WAIT_S:.0f}")
+        places = None if committed is None else _places(committed)
         return self._call(
             "/wait",
             group=group, state=state, members=members, committed=places, caught_up=caught_up,
@@ -233,11 +239,25 @@ class Broker:
 
     # Time and work
 
-    def advance(self, by: timedelta | None = None, **units: float) -> None:
+    def advance(
+        self,
+        by: timedelta | None = None,
+        *,
+        weeks: float | None = None,
+        days: float | None = None,
+        hours: float | None = None,
+        minutes: float | None = None,
+        seconds: float | None = None,
+        milliseconds: float | None = None,
+    ) -> None:
         """Move the clock of a broker with the setting `ottla.clock=manual`: ``advance(days=7)``. What becomes due
         meanwhile has happened when this returns."""
-        step = timedelta(**units) if by is None else by
-        self._call("/clock/advance", ms=step // timedelta(milliseconds=1))
+        units = {
+            "weeks": weeks, "days": days, "hours": hours,
+            "minutes": minutes, "seconds": seconds, "milliseconds": milliseconds,
+        }  # fmt: skip
+        given = {unit: much for unit, much in units.items() if much is not None}
+        self._call("/clock/advance", ms=_step(by, given) // timedelta(milliseconds=1))
 
     def now_ms(self) -> int:
         """The broker's time, in milliseconds since 1970."""
@@ -246,13 +266,22 @@ class Broker:
     def run(self, job: str) -> None:
         """Let the broker do now what it does now and then: ``retention``, ``compaction``, ``offset-expiry``,
         ``transaction-timeouts``, ``transactional-id-expiry`` or ``producer-id-expiry``."""
+        if job not in JOBS:
+            raise BrokerError(f"job is {shown(job)}, expected one of {', '.join(JOBS)}")
         self._call(f"/jobs/{job}")
 
     # What clients do
 
-    def requests(self, **which: str) -> list[dict[str, Any]]:
-        """The last requests of clients that fit: by ``api``, ``client_id``, ``topic`` or ``group``."""
-        return list(self._call("/requests", **which)["requests"])
+    def requests(
+        self,
+        *,
+        api: str | None = None,
+        client_id: str | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """The last 100 requests of clients that fit all that is given."""
+        return list(self._call("/requests", api=api, client_id=client_id, topic=topic, group=group)["requests"])
 
     def fail(self, **rule: Any) -> Fault:
         """Let requests go wrong: ``fail(api="Produce", topic="orders", nth=2, error="NOT_LEADER_OR_FOLLOWER")``. What a
@@ -355,23 +384,6 @@ class ForkedBroker(Broker):
         return self._control
 
 
-def read_seeds(path: Path) -> list[Mapping[str, Any]]:
-    """The records of a file: one JSON object a line, or a YAML list. Raises `BrokerError`."""
-    text = path.read_text()
-    try:
-        if path.suffix in (".yaml", ".yml"):
-            import yaml
-
-            found = yaml.safe_load(text)
-        else:
-            found = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except ValueError as error:
-        raise BrokerError(f"{path} cannot be read: {error}") from error
-    if not isinstance(found, Sequence) or not all(isinstance(one, Mapping) for one in found):
-        raise BrokerError(f"{path} is no list of records, each with value, key, headers, partition or timestamp_ms")
-    return list(found)
-
-
 def _line_of(request: Mapping[str, Any]) -> str:
     words = (
         request["api"],
@@ -383,36 +395,33 @@ def _line_of(request: Mapping[str, Any]) -> str:
     return " ".join(words).rstrip()
 
 
-def _as_json(seed: Seed) -> dict[str, Any]:
-    if isinstance(seed, Record):
-        seed = {"value": seed.value, "key": seed.key, "headers": dict(seed.headers), "partition": seed.partition}
-    given: dict[str, Any] = dict(seed) if isinstance(seed, Mapping) else {"value": seed}
-    shown: dict[str, Any] = {}
-    for name, value in given.items():
-        if name == "headers":
-            shown[name] = {key: one.decode() if isinstance(one, bytes) else one for key, one in value.items()}
-        elif name not in ("key", "value") or value is None or isinstance(value, str):
-            shown[name] = value
-        elif isinstance(value, bytes):
-            shown[f"{name}_base64"] = base64.b64encode(value).decode()
-        else:
-            shown[name] = json.dumps(value)  # as most programs write it
-    return shown
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given)
 
 
-def _from_json(record: Mapping[str, Any]) -> Record:
-    return Record(
-        value=_bytes(record, "value"),
-        key=_bytes(record, "key"),
-        headers=tuple((one["key"], _bytes(one, "value")) for one in record["headers"]),
-        partition=record["partition"],
-        offset=record["offset"],
-        timestamp_ms=record.get("timestamp_ms", -1),
-    )
+def _step(by: object, units: Mapping[str, float]) -> timedelta:
+    """How far the clock is moved. Raises `BrokerError`."""
+    if by is None and units:
+        for unit, much in units.items():
+            if not _is_number(much):
+                raise BrokerError(f"{unit} is {shown(much)}, expected a number")
+        try:
+            by = timedelta(**units)
+        except OverflowError as error:
+            raise BrokerError(f"the clock cannot be moved so far: {error}") from error
+    elif units:
+        raise BrokerError(f"by is {by!r}, and units of time are given as well: expected one of the two")
+    if not isinstance(by, timedelta):
+        raise BrokerError(f"by is {shown(by)}, expected a timedelta, or units of time, such as days=7")
+    if by < timedelta():
+        raise BrokerError(f"the clock cannot be moved by {by}: it goes forward only")
+    return by
 
 
-def _bytes(shown: Mapping[str, Any], name: str) -> bytes | None:
-    if f"{name}_base64" in shown:
-        return base64.b64decode(shown[f"{name}_base64"])
-    text = shown[name]
-    return None if text is None else str(text).encode()
+def _places(committed: object) -> dict[str, Any]:
+    if not isinstance(committed, Mapping):
+        raise BrokerError(f"committed is {shown(committed)}, expected offsets by topic and partition")
+    for place in committed:
+        if not isinstance(place, tuple) or len(place) != 2:
+            raise BrokerError(f"committed has {shown(place)}, expected a topic and a partition, such as ('orders', 0)")
+    return {f"{topic}-{index}": offset for (topic, index), offset in committed.items()}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
-from ottla.testing.errors import BrokerError, NotInTime
+from ottla.testing.errors import BrokerError, NotInTime, shown
 
 
 class Control:
@@ -25,7 +26,7 @@ class Control:
     def call(self, path: str, **arguments: Any) -> dict[str, Any]:
         """The answer of a call. Raises `BrokerError`, `NotInTime`."""
         given = {key: value for key, value in arguments.items() if value is not None}
-        return self._ask("POST", path, json.dumps(given).encode())
+        return self._ask("POST", path, _as_json(path, given))
 
     def read(self, path: str) -> dict[str, Any]:
         """The answer of a call that changes nothing. Raises `BrokerError`."""
@@ -65,6 +66,24 @@ class Control:
             if not _is_closed(connection):
                 return connection
             connection.close()
+
+
+def _as_json(path: str, arguments: Mapping[str, object]) -> bytes:
+    """A body. Raises `BrokerError`, which names an argument that JSON cannot have."""
+    try:
+        return json.dumps(arguments, default=_mapping_as_dict, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        if len(arguments) > 1:
+            for name, value in arguments.items():
+                _as_json(path, {name: value})
+        given = ", ".join(f"{name} is {shown(value)}" for name, value in arguments.items())
+        raise BrokerError(f"{path}: {given}, which cannot be written as JSON: {error}") from error
+
+
+def _mapping_as_dict(given: object) -> dict[Any, Any]:
+    if isinstance(given, Mapping):
+        return dict(given)
+    raise TypeError(f"{type(given).__name__} is no type of JSON")
 
 
 def _is_closed(connection: http.client.HTTPConnection) -> bool:

@@ -10,7 +10,7 @@ marker's ``settings`` and ``listeners``. A test that fails shows what its broker
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,10 +88,19 @@ def _given(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def _fill(broker: Broker, given: Mapping[str, Any], request: pytest.FixtureRequest) -> None:
     """Make the topics of a marker and write its seeds."""
-    topics = given.get("topics", {})
+    topics, all_seeds = given.get("topics", {}), given.get("seeds", {})
+    if isinstance(topics, str) or not isinstance(topics, Iterable):
+        pytest.fail(f"topics= of the marker is {topics!r}, expected names of topics, alone or with what they have")
     for name, how in topics.items() if isinstance(topics, Mapping) else ((topic, {}) for topic in topics):
-        broker.create_topic(name, **({"partitions": how} if isinstance(how, int) else how))
-    for topic, seeds in given.get("seeds", {}).items():
+        has = {"partitions": how} if isinstance(how, int) else how
+        if not isinstance(has, Mapping) or not set(has) <= {"partitions", "configs"}:
+            pytest.fail(
+                f"topics= of the marker has {name!r}: {how!r}, expected partitions, or partitions= and configs="
+            )
+        broker.create_topic(name, **has)
+    if not isinstance(all_seeds, Mapping):
+        pytest.fail(f"seeds= of the marker is {all_seeds!r}, expected records, or the path of a file, by topic")
+    for topic, seeds in all_seeds.items():
         if isinstance(seeds, str | Path):
             broker.seed(topic, request.path.parent / seeds)
         else:

@@ -72,7 +72,7 @@ class _Zygote:
                 socket.send_fds(requests, [json.dumps(list(arguments)).encode()], [writing, stderr.fileno()])
         except OSError as error:
             os.close(reading)
-            raise BrokerError(f"the process that starts brokers has ended: {error}") from error
+            raise BrokerError(f"the process that starts brokers cannot be asked: {error}") from error
         finally:
             os.close(writing)
         try:

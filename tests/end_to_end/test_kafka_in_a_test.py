@@ -66,7 +66,7 @@ def test_what_clients_do_can_be_waited_for_and_asked_about(kafka: Broker, consum
     kafka.wait_for(group="readers", topic="orders", caught_up=True)
     assert kafka.committed("readers") == {("orders", 0): 2}
     assert {one["client_id"] for one in kafka.requests(api="Produce", topic="orders")} == {"shop"}
-    with pytest.raises(NotInTime, match="it does not hold"):
+    with pytest.raises(NotInTime, match="waited 100 ms for"):
         kafka.wait_for(topic="orders", records=3, timeout=0.1)
 
 
@@ -85,7 +85,7 @@ def test_a_dead_member_is_gone_at_once(kafka: Broker, consumer: Consumer) -> Non
     until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), "its partition")
     assert kafka.expire_members("readers") == 1
     kafka.wait_for(group="readers", state="Empty")
-    with pytest.raises(BrokerError, match="has no member"):
+    with pytest.raises(BrokerError, match="no group of this name with members"):
         kafka.expire_members("readers")
 
 
@@ -169,6 +169,36 @@ def run_python(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment.pop("PYTEST_XDIST_WORKER", None)
     command = [sys.executable, *words]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+WRONG_MARKERS = """
+import pytest
+
+@pytest.mark.parametrize("nothing", [
+    pytest.param(0, marks=pytest.mark.kafka(topics="orders")),
+    pytest.param(0, marks=pytest.mark.kafka(topics={"orders": "3"})),
+    pytest.param(0, marks=pytest.mark.kafka(topics={"orders": {"partition": 3}})),
+    pytest.param(0, marks=pytest.mark.kafka(topics=["orders"], seeds=["a"])),
+    pytest.param(0, marks=pytest.mark.kafka(topic=["orders"])),
+    pytest.param(0, marks=pytest.mark.kafka(settings={"ottla.clock": "manual"})),
+])
+def test_it(kafka, nothing):
+    pass
+"""
+
+
+def test_a_wrong_argument_of_the_marker_is_named(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(WRONG_MARKERS)
+    done = run_python("-m", "pytest", "-p", "ottla.testing.plugin", "-p", "no:cacheprovider", ".", cwd=tmp_path)
+    for sentence in (
+        "topics= of the marker is 'orders', expected names of topics",
+        "topics= of the marker has 'orders': '3', expected partitions",
+        "topics= of the marker has 'orders': {'partition': 3}, expected partitions",
+        "seeds= of the marker is ['a'], expected records",
+        "the marker 'kafka' takes topics=, seeds=",
+        "settings= of the marker is for kafka_broker",
+    ):
+        assert done.stdout.count(f"Failed: {sentence}") == 1, done.stdout
 
 
 TOLD = """

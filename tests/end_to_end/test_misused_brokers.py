@@ -109,7 +109,7 @@ def test_centuries_pass_in_seconds(kafka_broker: Broker) -> None:
     assert kafka_broker.records("orders", uncommitted=True) == []
     assert kafka_broker.committed("readers") == {}
     for refused_days in (-1, 1001 * 365):
-        with pytest.raises(BrokerError, match="cannot be moved by"):
+        with pytest.raises(BrokerError, match=r"cannot be moved by|ms is \d+, expected 0 to"):
             kafka_broker.advance(days=refused_days)
     kafka_broker.produce("orders", ["3"])
     assert [record.value for record in kafka_broker.records("orders")] == [b"3"]

@@ -6,8 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.control.arguments import BadArguments, read_arguments
-from broker.control.calls import CHANGES, READS, Answer, Call, CannotDo, Nothing, argument
+from broker.control.arguments import BadArguments, argument, read_arguments
+from broker.control.calls import CHANGES, READS, Answer, Call, CannotDo, Nothing
 from broker.control.faults.rule import NewRule, Rule
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class FaultCalls:
             self._gate.rules.clear()
             return {"removed": removed}
         if self._gate.rules.pop(which.rule, None) is None:
-            raise CannotDo(f"there is no rule {which.rule}")
+            raise BadArguments(f"rule is {which.rule}, and there is no rule of this number in force")
         return {"removed": 1}
 
 
@@ -81,10 +81,7 @@ def read_rules(path: Path) -> list[NewRule]:
     rules = []
     for number, one in enumerate(found, 1):
         try:
-            rule = read_arguments(NewRule, one)
+            rules.append(Rule(number, read_arguments(NewRule, one)).given)
         except BadArguments as error:
             raise CannotDo(f"rule {number} of {path}: {error}") from error
-        if fault := rule.fault():
-            raise CannotDo(f"rule {number} of {path}: {fault}")
-        rules.append(rule)
     return rules

@@ -57,7 +57,7 @@ class FaultGate:
         self._last_number = 0
 
     def add(self, given: NewRule) -> Rule:
-        """Put a rule in force. Raises `CannotDo`."""
+        """Put a rule in force. Raises `BadArguments`."""
         rule = Rule(self._last_number + 1, given)
         self._last_number = rule.number
         self.rules[rule.number] = rule

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
-from broker.control.calls import CannotDo, argument
+from broker.control.arguments import BadArguments, argument
+from broker.control.movable_time import MOST_MS
 from broker.control.places import Coordinated
-from protocol.api_keys import ApiKey
+from broker.control.seen_requests import API_NAMES
 from protocol.errors import ErrorCode
 
 BEFORE: Final = "before"
@@ -21,7 +22,7 @@ FSYNC_ERROR: Final = "fsync"
 _HOWS: Final = ("error", "delay_ms", "close", "silence", "disk", "new_leader_epoch", "move_coordinator")
 """How a request may go wrong."""
 
-_API_NAMES: Final = frozenset(key.title for key in ApiKey)
+_ERRORS: Final = tuple(name for name, code in ErrorCode.__members__.items() if code != ErrorCode.NONE)
 
 
 class Asked(NamedTuple):
@@ -40,24 +41,29 @@ class Asked(NamedTuple):
 class NewRule:
     """A rule as a test gives it. Exactly one of `_HOWS` says how it goes wrong."""
 
-    api: str | None = argument("an API's name, such as Produce; without it every API", None)
+    api: str | None = argument("an API's name, such as Produce; without it every API", None, choices=API_NAMES)
     topic: str | None = argument("a topic that the request names; an error is then for its partitions only", None)
     partition: int | None = argument("one partition of the topic", None)
     group: str | None = argument("the group or transactional id that the request names", None)
     client_id: str | None = argument("the client.id of the client", None)
     principal: str | None = argument("who the client is, such as User:alice", None)
-    nth: int | None = argument("of the requests that fit only the n-th, counted from 1", None)
-    share: float | None = argument("of the requests that fit only this share, from 0 to 1", None)
+    nth: int | None = argument("of the requests that fit only the n-th, counted from 1", None, least=1)
+    share: float | None = argument("of the requests that fit only this share, from 0 to 1", None, most=1)
     seed: int = argument("what the share's chance begins with: the same seed chooses the same requests", 0)
     times: int | None = argument("how often at most", None)
     when: str = argument(
-        "before the broker acts, after it acted and before it answers, or in the middle of the answer", BEFORE
+        "before the broker acts, after it acted and before it answers, or in the middle of the answer",
+        BEFORE,
+        choices=(BEFORE, AFTER, MIDDLE),
     )
-    error: str | None = argument("the name of an error code, such as NOT_LEADER_OR_FOLLOWER", None)
-    delay_ms: int | None = argument("how long it takes, in milliseconds of the broker's time", None)
+    error: str | None = argument("the name of an error code, such as NOT_LEADER_OR_FOLLOWER", None, choices=_ERRORS)
+    delay_ms: int | None = argument("how long it takes, in milliseconds of the broker's time", None, most=MOST_MS)
     close: bool = argument("whether the connection is closed instead", False)
     silence: bool = argument("whether no answer ever comes", False)
-    disk: str | None = argument("full: the topic's logs cannot be written; fsync: they cannot be flushed", None)
+    disk: str | None = argument(
+        "full: the topic's logs cannot be written; fsync: they cannot be flushed", None,
+        choices=(DISK_FULL, FSYNC_ERROR),
+    )  # fmt: skip
     new_leader_epoch: bool = argument(
         "whether a new leader epoch begins, for those partitions of the topic that the request names", False
     )
@@ -65,35 +71,21 @@ class NewRule:
         "whether the coordinator of the group or transactional id is unloaded and loaded again", False
     )
     away_ms: int = argument(
-        "how long there is no leader or coordinator meanwhile, in milliseconds of the broker's time", 0
+        "how long there is no leader or coordinator meanwhile, in milliseconds of the broker's time", 0, most=MOST_MS
     )
 
     def fault(self) -> str | None:
         """Why this is no rule, as a sentence; None if it is."""
         if sum(getattr(self, how) not in (None, False) for how in _HOWS) != 1:
             return f"a rule has one of {', '.join(_HOWS[:-1])} and {_HOWS[-1]}"
-        if self.api is not None and self.api not in _API_NAMES:
-            return f"there is no API {self.api!r}"
-        if self.error is not None and (self.error not in ErrorCode.__members__ or self.error == ErrorCode.NONE.name):
-            return f"there is no error code {self.error!r}"
-        if self.when not in (BEFORE, AFTER, MIDDLE):
-            return f"when is {self.when!r}, expected {BEFORE}, {AFTER} or {MIDDLE}"
         if self.when == MIDDLE and not self.close:
-            return "in the middle of an answer a connection can be closed, and nothing else"
+            return f"when is {MIDDLE!r}: in the middle of an answer a connection can be closed, and nothing else"
         if self.partition is not None and self.topic is None:
             return "a partition is one of a topic: which?"
-        if self.nth is not None and self.nth < 1:
-            return f"nth is {self.nth}, expected 1 or more"
-        if self.share is not None and not 0 <= self.share <= 1:
-            return f"share is {self.share}, expected 0 to 1"
-        if self.delay_ms is not None and self.delay_ms < 0:
-            return f"delay_ms is {self.delay_ms}, expected 0 or more"
         if self.new_leader_epoch and self.topic is None:
-            return "a leader epoch is one of a topic: which?"
+            return "new_leader_epoch is for partitions of a topic: which?"
         if self.away_ms and not self.changes_leader:
             return "only a leader or a coordinator can be away: away_ms goes with new_leader_epoch or move_coordinator"
-        if self.away_ms < 0:
-            return f"away_ms is {self.away_ms}, expected 0 or more"
         return self._fault_of_disk()
 
     @property
@@ -104,8 +96,6 @@ class NewRule:
     def _fault_of_disk(self) -> str | None:
         if self.disk is None:
             return None
-        if self.disk not in (DISK_FULL, FSYNC_ERROR):
-            return f"disk is {self.disk!r}, expected {DISK_FULL} or {FSYNC_ERROR}"
         others = (self.api, self.group, self.client_id, self.principal, self.nth, self.share, self.times)
         if any(one is not None for one in others) or self.when != BEFORE:
             return "a disk knows no requests: only topic and partition go with it"
@@ -116,9 +106,9 @@ class Rule:
     """A rule in force."""
 
     def __init__(self, number: int, given: NewRule) -> None:
-        """Raises `CannotDo`."""
+        """Raises `BadArguments`."""
         if fault := given.fault():
-            raise CannotDo(fault)
+            raise BadArguments(fault)
         self.number = number
         self.given = given
         self.fitted = 0

@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
-from broker.control.calls import CHANGES, READS, Answer, Call, CannotDo, Nothing, NotInTime, argument
+from broker.control.arguments import argument
+from broker.control.calls import CHANGES, READS, Answer, Call, CannotDo, Nothing, NotInTime
 from broker.control.control_server import MOST_BODY_BYTES, ControlServer
 from dev.waiting import until
+from ottla.testing import BrokerError
 from ottla.testing.control import Control
 
 
@@ -98,7 +100,7 @@ def test_calls_are_answered(server: ControlServer) -> None:
     [
         ('{"text": "impossible"}', 409, {"error": "this is not possible"}),
         ('{"text": "never"}', 408, {"error": "it has not come", "found": {"there": "nothing"}}),
-        ('{"text": 1}', 400, {"error": "/echo: the body.text is 1, expected a text"}),
+        ('{"text": 1}', 400, {"error": "/echo: text is 1, expected a text"}),
         ("{}", 400, {"error": "/echo: the body lacks 'text': what is said"}),
     ],
 )
@@ -108,10 +110,23 @@ def test_what_cannot_be_done_is_told_with_its_reason(
     assert post(server, body) == (status, answer)
 
 
-def test_a_body_that_is_no_json_is_refused(server: ControlServer) -> None:
-    status, answer = post(server, "{")
+@pytest.mark.parametrize("body", ["{", "[" * 200_000, '{"text": "\\ud800"}', "1" * 5_000, "null"])
+def test_a_body_that_is_no_object_in_json_is_refused(server: ControlServer, body: str) -> None:
+    status, answer = post(server, body)
     assert status == 400
     assert answer["error"].startswith("/echo: ")
+
+
+def test_arguments_behind_a_question_mark_are_refused(server: ControlServer) -> None:
+    assert ask(server, "GET", "/look?at=me") == (
+        400,
+        {"error": "/look: the arguments are in the body, and not behind a '?'"},
+    )
+
+
+def test_what_http_forbids_is_refused_as_json(server: ControlServer) -> None:
+    assert ask(server, "PUT", "/echo", "{}") == (501, {"error": "Unsupported method ('PUT')"})
+    assert ask(server, "GET", "/" + "x" * 70_000)[0] == 414
 
 
 def test_a_bug_is_told_and_others_are_served(server: ControlServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -135,7 +150,15 @@ def test_a_page_in_a_browser_cannot_call(server: ControlServer) -> None:
 
 def test_a_body_has_a_size_and_a_limit(server: ControlServer) -> None:
     assert post(server, "", Content_Length=str(MOST_BODY_BYTES + 1))[0] == 413
+    assert post(server, "", Content_Length="9" * 5_000)[0] == 413
     assert post(server, "", Content_Length="-1")[0] == 411
+    assert post(server, "2\r\n{}\r\n0\r\n\r\n", Transfer_Encoding="chunked")[0] == 411
+
+
+def test_a_client_that_sends_too_much_gets_its_answer(control: Control) -> None:
+    with pytest.raises(BrokerError, match="are allowed"):
+        control.call("/echo", text="x" * (MOST_BODY_BYTES + 1))
+    assert control.call("/echo", text="here") == {"told": "here"}
 
 
 def test_the_description_has_every_call(server: ControlServer) -> None:
