@@ -8,8 +8,6 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import (
-    OFFSET_INVALID,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -27,7 +25,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from pipeline.errors import PipelineError
+from pipeline.errors import BrokerError as BrokerError
+from pipeline.group_client import Commit as Commit
+from pipeline.group_client import GroupClient
 from pipeline.reading.ranges import Bounds
 from storage.sentinels import NO_EPOCH, NO_OFFSET
 from storage.topic_partition import TopicPartition
@@ -48,33 +48,12 @@ _NOT_YET: Final = (
 _MOST_SILENT: Final = 0
 
 
-class BrokerError(PipelineError):
-    """The broker cannot be reached, or it refused a request."""
-
-    def __init__(self, text: str, code: int | None = None) -> None:
-        super().__init__(text)
-        self.code = code
-        """Kafka's error code (librdkafka's own codes are below 0); None where no answer came."""
-
-    def __reduce__(self) -> tuple[type[BrokerError], tuple[str, int | None]]:
-        return type(self), (str(self), self.code)
-
-
 class TopicSeen(NamedTuple):
     """A topic as the broker describes it."""
 
     name: str
     partitions: Sequence[int]
     is_internal: bool
-
-
-class Commit(NamedTuple):
-    """The committed offset of a group for a partition."""
-
-    offset: int
-    leader_epoch: int
-    """The leader epoch of the record before the offset; -1 where the consumer did not send it."""
-    metadata: str
 
 
 class Broker:
@@ -90,6 +69,7 @@ class Broker:
         self._properties = dict(properties or {})
         self._timeout_s = timeout_s
         self._client: AdminClient | None = None
+        self._groups = GroupClient(bootstrap, timeout_s)
 
     def __reduce__(self) -> tuple[Callable[..., Broker], tuple[str, dict[str, str], float]]:
         return _connected_anew, (self.bootstrap, self._properties, self._timeout_s)
@@ -162,10 +142,7 @@ class Broker:
 
     def groups(self) -> list[str]:
         """The groups that the broker knows, with members or only with offsets."""
-        found = self._answer(self._admin.list_consumer_groups(request_timeout=self._timeout_s), "groups")
-        if found.errors:
-            raise self._error(found.errors[0], "groups")
-        return sorted(one.group_id for one in found.valid)
+        return self._groups.groups()
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """The group's committed offsets; none for an unknown group."""
@@ -173,32 +150,13 @@ class Broker:
 
     def commits(self, group: str) -> dict[TopicPartition, Commit]:
         """The group's committed offsets with leader epoch and metadata."""
-        asked = [ConsumerGroupTopicPartitions(group)]
-        answers = self._admin.list_consumer_group_offsets(asked, request_timeout=self._timeout_s)
-        found = self._answer(answers[group], f"offsets of group {group}")
-        return {
-            TopicPartition(place.topic, place.partition): Commit(
-                place.offset, NO_EPOCH if place.leader_epoch is None else place.leader_epoch, place.metadata or ""
-            )
-            for place in found.topic_partitions
-            if place.error is None and place.offset != OFFSET_INVALID
-        }
+        return self._groups.commits(group)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int | Commit]) -> None:
         """Commit offsets for a group without members. The group is created if it does not exist."""
-        if not offsets:
-            return
-        places = [
-            Place(*place, *((commit, "") if isinstance(commit, int) else (commit.offset, commit.metadata)),
-                  leader_epoch=NO_EPOCH if isinstance(commit, int) else commit.leader_epoch)
-            for place, commit in offsets.items()
-        ]  # fmt: skip
-        asked = [ConsumerGroupTopicPartitions(group, places)]
-        answers = self._admin.alter_consumer_group_offsets(asked, request_timeout=self._timeout_s)
-        result = self._answer(answers[group], f"commit for group {group}")
-        for place in result.topic_partitions:
-            if place.error is not None:
-                raise self._error(KafkaException(place.error), f"commit for group {group}")
+        commits = {place: Commit(to, NO_EPOCH, "") if isinstance(to, int) else to for place, to in offsets.items()}
+        if commits:
+            self._groups.commit(group, commits)
 
     # Topics' configs and their making
 

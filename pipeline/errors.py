@@ -15,6 +15,18 @@ class PipelineError(Exception):
     exit_code: ClassVar[int] = NOT_DONE
 
 
+class BrokerError(PipelineError):
+    """The broker cannot be reached, or it refused a request."""
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        """Kafka's error code (librdkafka's own codes are below 0); None where no answer came."""
+
+    def __reduce__(self) -> tuple[type["BrokerError"], tuple[str, int | None]]:
+        return type(self), (str(self), self.code)
+
+
 class RecordsGone(PipelineError):
     """Records that were to be read have been deleted in the meantime, by retention or with their topic."""
 

@@ -25,7 +25,7 @@ from pipeline.archive.run import At, nothing
 from pipeline.errors import PipelineError
 from pipeline.progress import Progress, followed
 from pipeline.restore.child_broker import broker_on
-from pipeline.restore.groups import commit_as_archived
+from pipeline.restore.groups import commit_offsets
 from pipeline.restore.journal import Journal, Step, read_journal
 from pipeline.restore.metadata_log import raise_leader_epochs
 from pipeline.restore.plan import Plan
@@ -410,7 +410,7 @@ class _Target:
                         f"the broker finds {place} from offset {bounds.start_offset} up to {bounds.high_watermark}, "
                         f"and restored were {staged.start_offset} up to {staged.end_offset}"
                     )
-            commit_as_archived(broker.bootstrap, _within(journal))
+            commit_offsets(broker, _within(journal))
             self._at("committed")
         journal.remove(self._files, self._directory)
         self._at("finished")
