@@ -16,7 +16,7 @@ SHARED  := $(if $(TESTS),$(TESTS),-n $(WORKERS))
 PACKAGES  := $(CURDIR)/$(VENV)/compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compiled test test-busy test-compiled check format bench bench-kafka bench-compare bench-landing profile parity parity-record interop crash simulate fuzz pipeline-setup test-pipeline boards-picture lock docs dist clean
+.PHONY: help setup run compiled test test-busy test-compiled check format bench bench-kafka bench-compare bench-landing profile parity parity-record interop kafka-tests crash simulate fuzz pipeline-setup test-pipeline boards-picture lock docs dist clean
 
 help:  ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -116,6 +116,9 @@ parity-record: $(VENV)/.test  ## Write down what Apache Kafka answers, for `make
 
 interop: $(VENV)/.test compiled  ## Let programs that are not ours use the broker: kcat, kafkajs, Kafka's tools (ARGS="-k kcat")
 	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -m pytest tests/interop -n $(WORKERS) $(ARGS)
+
+kafka-tests: $(VENV)/.test compiled  ## Run Apache Kafka's own integration tests on us, for hours; goes on where it was (ARGS="--only TransactionsTest"; needs a JDK and Maven)
+	@OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -m tests.kafka_own $(ARGS)
 
 crash: $(VENV)/.test compiled  ## Kill the broker again and again while clients use it, workers with transactions, the cleaner, and the archive; nothing may be lost (KILLS=200, SEED=number, ARGS="--storm 30")
 	@SPARK_SUBMIT_OPTS="$$($(BIN)/python -m dev.spark_start)" OTTLA_TEST_PACKAGES=$(PACKAGES) $(BIN)/python -u -m tests.crash --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)

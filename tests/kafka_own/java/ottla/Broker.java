@@ -1,0 +1,394 @@
+package ottla;
+
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.URI;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+import kafka.cluster.Partition;
+import kafka.log.LogManager;
+import kafka.network.SocketServer;
+import kafka.server.KafkaApis;
+import kafka.server.KafkaConfig;
+import kafka.server.ReplicaManager;
+import kafka.server.SharedServer;
+import org.apache.kafka.common.Endpoint;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.internals.Plugin;
+import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.security.auth.SecurityProtocol;
+import org.apache.kafka.coordinator.group.GroupCoordinator;
+import org.apache.kafka.image.MetadataImage;
+import org.apache.kafka.image.loader.MetadataLoader;
+import org.apache.kafka.metadata.BrokerState;
+import org.apache.kafka.metadata.KRaftMetadataCache;
+import org.apache.kafka.metadata.PartitionRegistration;
+import org.apache.kafka.metadata.bootstrap.BootstrapDirectory;
+import org.apache.kafka.server.authorizer.Authorizer;
+import org.apache.kafka.server.common.KRaftVersion;
+import org.apache.kafka.storage.internals.log.UnifiedLog;
+import scala.Option;
+import scala.collection.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** A broker process, with the methods of Kafka's BrokerServer that tests and their base classes call. */
+final class Broker {
+    private static final long START_LIMIT_S = 60;
+    private static final Pattern LAST_APPLIED = Pattern.compile(
+        "^kafka_server_broker_metadata_metrics_last_applied_record_offset\\S* (\\S+)", Pattern.MULTILINE);
+    private static int made;
+
+    private final Cluster cluster;
+    private final SharedServer shared;
+    private final KafkaConfig config;
+    private final MetadataLog ownMetadata;
+    private final Map<String, Integer> ports = new HashMap<>();
+    private final Path directory;
+    private Process process;
+    private boolean stopped = true;
+
+    Broker(Cluster cluster, SharedServer shared) {
+        this.cluster = cluster;
+        this.shared = shared;
+        config = shared.brokerConfig();
+        ownMetadata = new MetadataLog(config.metadataLogDir());
+        directory = Path.of(System.getProperty("ottla.directory"), "broker-" + made++ + "-of-node-" + config.nodeId());
+        if (shared.loader() == null) {
+            shared.loader_$eq(StandIn.of(MetadataLoader.class, new Loader(), Unreachable::inTheBroker));
+        }
+    }
+
+    int nodeId() {
+        return config.nodeId();
+    }
+
+    MetadataLog ownMetadata() {
+        return ownMetadata;
+    }
+
+    /** The metadata of the cluster as far as this node has come with it, which is all of it unless it stands still. */
+    MetadataImage image() {
+        MetadataImage image = cluster.metadata().image();
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+        while (isRunning() && lastAppliedOffset() < image.offset() && System.nanoTime() < deadline) {
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(10));
+        }
+        return image;
+    }
+
+    private long lastAppliedOffset() {
+        if (cluster.isHost(this)) {
+            return ownMetadata.lastOffset();
+        }
+        try (InputStream page = URI.create("http://localhost:" + ports.get("metrics") + "/metrics").toURL().openStream()) {
+            Matcher found = LAST_APPLIED.matcher(new String(page.readAllBytes(), StandardCharsets.UTF_8));
+            return found.find() ? (long) Double.parseDouble(found.group(1)) : -1;
+        } catch (IOException starting) {
+            return -1;
+        }
+    }
+
+    boolean isRunning() {
+        return process != null && process.isAlive();
+    }
+
+    // What Kafka's BrokerServer has.
+
+    public KafkaConfig config() {
+        return config;
+    }
+
+    public SharedServer sharedServer() {
+        return shared;
+    }
+
+    public String clusterId() {
+        return shared.clusterId();
+    }
+
+    public void startup() throws Exception {
+        if (isRunning()) {
+            return;
+        }
+        Settings settings = new Settings(config);
+        for (Endpoint endpoint : settings.brokerListeners()) {
+            ports.computeIfAbsent(endpoint.listener(), name -> portOf(endpoint));
+        }
+        ports.computeIfAbsent("BETWEEN_BROKERS", name -> Cluster.freePort());
+        ports.computeIfAbsent("metrics", name -> Cluster.freePort());
+        settings.set("ottla.prometheus.listener", "localhost:" + ports.get("metrics"));
+        if (cluster.isHost(this)) {
+            settings.set("process.roles", "broker,controller");
+            settings.listen(ports, cluster.controller.listeners(), cluster.controller.port());
+            cluster.controller.settings().forEach(settings::set);
+            bootstrap();
+        } else {
+            settings.set("process.roles", "broker");
+            settings.listen(ports, controllerListeners(), null);
+            settings.set("controller.quorum.bootstrap.servers", controllerAddresses());
+        }
+        Files.createDirectories(directory);
+        Path file = settings.write(directory.resolve("server.properties"));
+        List<String> command = new ArrayList<>(List.of(System.getProperty("ottla.command").split("\n")));
+        command.addAll(List.of("--config", file.toString()));
+        Path output = directory.resolve("stdout");
+        process = new ProcessBuilder(command)
+            .directory(new File(System.getProperty("ottla.packages")))
+            .redirectOutput(output.toFile())
+            .redirectError(ProcessBuilder.Redirect.appendTo(directory.resolve("stderr").toFile()))
+            .start();
+        stopped = false;
+        waitUntilReady(output);
+    }
+
+    public void shutdown() throws Exception {
+        stop(60);
+    }
+
+    public void shutdown(Duration timeout) throws Exception {
+        stop(Math.max(1, timeout.toSeconds()));
+    }
+
+    public void awaitShutdown() {
+        // `shutdown` has waited.
+    }
+
+    public boolean isShutdown() {
+        return !isRunning();
+    }
+
+    public BrokerState brokerState() {
+        return isRunning() ? BrokerState.RUNNING : BrokerState.NOT_RUNNING;
+    }
+
+    public int boundPort(ListenerName name) {
+        return ports.get(name.value());
+    }
+
+    public SocketServer socketServer() {
+        return StandIn.of(SocketServer.class, new Object() {
+            public int boundPort(ListenerName name) {
+                return ports.get(name.value());
+            }
+        }, Unreachable::inTheBroker);
+    }
+
+    public KRaftMetadataCache metadataCache() {
+        KRaftMetadataCache cache = new KRaftMetadataCache(config.nodeId(), () -> KRaftVersion.LATEST_PRODUCTION);
+        cache.setImage(image());
+        return cache;
+    }
+
+    public KafkaApis dataPlaneRequestProcessor() {
+        return StandIn.of(KafkaApis.class, new Object() {
+            public boolean isConsumerGroupProtocolEnabled() {
+                return true;
+            }
+
+            public KRaftMetadataCache metadataCache() {
+                return Broker.this.metadataCache();
+            }
+
+            public Option<Plugin<Authorizer>> authorizerPlugin() {
+                return Broker.this.authorizerPlugin();
+            }
+        }, Unreachable::inTheBroker);
+    }
+
+    public GroupCoordinator groupCoordinator() {
+        return StandIn.of(GroupCoordinator.class, new Object() {
+            public Properties groupMetadataTopicConfigs() {
+                Properties configs = new Properties();
+                configs.put("cleanup.policy", "compact");
+                configs.put("compression.type", "producer");
+                configs.put("segment.bytes", String.valueOf(config.getInt("offsets.topic.segment.bytes")));
+                return configs;
+            }
+        }, Unreachable::inTheBroker);
+    }
+
+    public Option<Plugin<Authorizer>> authorizerPlugin() {
+        String name = config.getString("authorizer.class.name");
+        return name == null || name.isEmpty() ? Option.empty() : Acls.plugin(this, null);
+    }
+
+    public LogManager logManager() {
+        return StandIn.of(LogManager.class, new Object() {
+            public Option<UnifiedLog> getLog(TopicPartition partition, boolean isFuture) {
+                Optional<Path> found = directoryOf(partition, isFuture ? "\\..*-future" : "");
+                return Option.apply(found.map(path -> StandIn.of(UnifiedLog.class, new Object() {
+                    public File dir() {
+                        return path.toFile();
+                    }
+
+                    public String parentDir() {
+                        return path.getParent().toString();
+                    }
+                }, Unreachable::inTheBroker)).orElse(null));
+            }
+
+            public boolean getLog$default$2() {
+                return false;
+            }
+
+            public Seq<File> liveLogDirs() {
+                return CollectionConverters.asScala(config.logDirs().stream().map(File::new).toList()).toSeq();
+            }
+        }, Unreachable::inTheBroker);
+    }
+
+    public ReplicaManager replicaManager() {
+        return StandIn.of(ReplicaManager.class, new Object() {
+            public Option<Partition> onlinePartition(TopicPartition partition) {
+                return directoryOf(partition, "").isEmpty()
+                    ? Option.empty()
+                    : Option.apply(StandIn.of(Partition.class, new Object() {
+                        public Option<Object> leaderIdIfLocal() {
+                            return leaderReplicaIdOpt().filter(leader -> leader.equals(config.nodeId()));
+                        }
+
+                        public Option<Object> leaderReplicaIdOpt() {
+                            return Option.apply(registration(partition)).map(found -> found.leader);
+                        }
+
+                        public boolean isLeader() {
+                            return leaderIdIfLocal().isDefined();
+                        }
+
+                        public int getLeaderEpoch() {
+                            return registration(partition).leaderEpoch;
+                        }
+                    }, Unreachable::inTheBroker));
+            }
+        }, Unreachable::inTheBroker);
+    }
+
+    private PartitionRegistration registration(TopicPartition partition) {
+        return image().topics().getPartition(image().topics().topicNameToIdView().get(partition.topic()), partition.partition());
+    }
+
+    /** How far this node has followed the metadata, for tests that wait for all nodes. */
+    private final class Loader {
+        public long lastAppliedOffset() {
+            return Broker.this.lastAppliedOffset();
+        }
+    }
+
+    private Optional<Path> directoryOf(TopicPartition partition, String suffix) {
+        return config.logDirs().stream().flatMap(logDir -> {
+            try (Stream<Path> found = Files.list(Path.of(logDir))) {
+                return found.filter(path -> path.getFileName().toString().matches("\\Q" + partition + "\\E" + suffix)).toList().stream();
+            } catch (IOException gone) {
+                return Stream.empty();
+            }
+        }).findFirst();
+    }
+
+    // How the process starts and stops.
+
+    private int portOf(Endpoint endpoint) {
+        return endpoint.port() != 0 && shared.socketFactory() == org.apache.kafka.server.ServerSocketFactory.INSTANCE
+            ? endpoint.port()
+            : Cluster.freePort();
+    }
+
+    /** Give a new node the records that the test's controller would begin with: features, SCRAM credentials. */
+    private void bootstrap() throws IOException {
+        Path logDir = Path.of(config.metadataLogDir());
+        if (!Files.exists(logDir.resolve("__cluster_metadata-0"))) {
+            Files.createDirectories(logDir);
+            new BootstrapDirectory(logDir.toString()).writeBinaryFile(cluster.controller.bootstrapMetadata());
+        }
+    }
+
+    private List<String> controllerListeners() {
+        if (cluster.controller != null) {
+            return cluster.controller.listeners();
+        }
+        ListenerName name = new ListenerName(config.controllerListenerNames().get(0));
+        SecurityProtocol protocol = config.effectiveListenerSecurityProtocolMap().get(name);
+        if (protocol != SecurityProtocol.PLAINTEXT) {
+            throw Unreachable.cluster("controllers that want " + protocol + " of brokers");
+        }
+        return List.of(name.value());
+    }
+
+    private String controllerAddresses() throws Exception {
+        if (cluster.controller != null) {
+            return "localhost:" + cluster.controller.port();
+        }
+        Collection<java.net.InetSocketAddress> addresses = shared.bootstrapServers().isEmpty()
+            ? shared.controllerQuorumVotersFuture().get(60, TimeUnit.SECONDS).values()
+            : shared.bootstrapServers();
+        return String.join(",", addresses.stream().map(address -> address.getHostString() + ":" + address.getPort()).toList());
+    }
+
+    private void waitUntilReady(Path output) throws Exception {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(START_LIMIT_S);
+        while (!Files.readString(output).contains("\n")) {
+            if (!process.isAlive()) {
+                throw new AssertionError("the broker ended with exit code " + process.exitValue() + " before it was ready: " + lastLines());
+            }
+            if (System.nanoTime() > deadline) {
+                process.destroyForcibly().waitFor();
+                throw new AssertionError("the broker was not ready within " + START_LIMIT_S + " s: " + lastLines());
+            }
+            Thread.sleep(10);
+        }
+    }
+
+    private void stop(long limitS) throws Exception {
+        if (process == null || stopped) {
+            return;
+        }
+        boolean tearingDown = isTearDown();
+        if (!process.isAlive()) {
+            stopped = true;
+            throw new AssertionError("the broker has ended by itself with exit code " + process.exitValue() + ": " + lastLines());
+        }
+        if (!tearingDown && cluster.isHost(this) && cluster.othersRun(this)) {
+            throw Unreachable.controllers("stops the broker that has the controller");
+        }
+        if (tearingDown) {
+            process.destroyForcibly();
+        } else {
+            process.destroy();
+            if (!process.waitFor(limitS, TimeUnit.SECONDS)) {
+                process.destroyForcibly();
+            }
+        }
+        process.waitFor();
+        stopped = true;
+    }
+
+    /** Whether the test is over: its brokers are stopped by threads of the test kit, or by `tearDown`. */
+    private static boolean isTearDown() {
+        return Thread.currentThread() != RunTests.testThread
+            || StackWalker.getInstance().walk(frames -> frames.anyMatch(frame -> frame.getMethodName().matches("tearDown|close")));
+    }
+
+    private String lastLines() throws IOException {
+        List<String> lines = Files.readAllLines(directory.resolve("stderr"));
+        return String.join(" | ", lines.subList(Math.max(0, lines.size() - 5), lines.size()));
+    }
+
+    @Override
+    public String toString() {
+        return "node " + config.nodeId();
+    }
+}
