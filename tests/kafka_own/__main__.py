@@ -78,7 +78,7 @@ class Runner:
         broker = "\n".join([sys.executable, "-m", "broker"])
         properties = {
             "java.io.tmpdir": directory / "temporary",
-            "log4j2.level": "WARN",
+            "log4j2.configurationFile": "classpath:log4j2.properties",
             "ottla.command": broker,
             "ottla.packages": PACKAGES,
             "ottla.directory": directory,

@@ -23,7 +23,7 @@ CACHE: Final = REPOSITORY / ".kafka" / "own-tests"
 NAMED_BY: Final = "OTTLA_TEST_KAFKA_OWN_TESTS"
 """The environment variable that names a directory with the jars."""
 
-SUITES: Final = ("kafka-clients-integration-tests", "kafka_2.13", "kafka-tools")
+SUITES: Final = ("kafka-clients-integration-tests", "kafka_2.13", "kafka-tools", "kafka-streams-integration-tests")
 """The artifacts whose tests are run."""
 
 
@@ -51,14 +51,15 @@ def test_classes(libraries: Path) -> Iterator[str]:
 
 def adapter(libraries: Path) -> Path:
     """The directory with the adapter's classes, compiled when its sources have changed."""
-    sources = sorted((HERE / "java").rglob("*.java"))
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    files = sorted(file for file in (HERE / "java").rglob("*") if file.is_file())
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     directory = CACHE / f"adapter-{digest}"
     with one_at_a_time(CACHE):
         if not directory.exists():
             half = directory.with_suffix(".part")
             shutil.rmtree(half, ignore_errors=True)
-            shutil.copytree(HERE / "java" / "META-INF", half / "META-INF")
+            shutil.copytree(HERE / "java", half, ignore=shutil.ignore_patterns("*.java"))
+            sources = [file for file in files if file.suffix == ".java"]
             subprocess.run(["javac", "-nowarn", "-d", half, "-cp", f"{libraries}/*", *sources], check=True)
             half.rename(directory)
     return directory

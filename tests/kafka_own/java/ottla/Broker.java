@@ -15,6 +15,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.regex.Matcher;
@@ -51,6 +53,7 @@ final class Broker {
     private static final long START_LIMIT_S = 60;
     private static final Pattern LAST_APPLIED = Pattern.compile(
         "^kafka_server_broker_metadata_metrics_last_applied_record_offset\\S* (\\S+)", Pattern.MULTILINE);
+    private static final Set<Process> processes = ConcurrentHashMap.newKeySet();
     private static int made;
 
     private final Cluster cluster;
@@ -58,6 +61,9 @@ final class Broker {
     private final KafkaConfig config;
     private final MetadataLog ownMetadata;
     private final Map<String, Integer> ports = new HashMap<>();
+    /** The ports of listeners that clients reach by a proxy. */
+    private final Map<String, Integer> hidden = new HashMap<>();
+    private final List<LoginProxy> proxies = new ArrayList<>();
     private final Path directory;
     private Process process;
     private boolean stopped = true;
@@ -103,6 +109,15 @@ final class Broker {
         }
     }
 
+    /** Whether a broker has run since `forgetEnded`. */
+    static boolean anyRan() {
+        return !processes.isEmpty();
+    }
+
+    static void forgetEnded() {
+        processes.removeIf(process -> !process.isAlive());
+    }
+
     boolean isRunning() {
         return process != null && process.isAlive();
     }
@@ -125,25 +140,27 @@ final class Broker {
         if (isRunning()) {
             return;
         }
-        Settings settings = new Settings(config);
+        Files.createDirectories(directory);
+        Settings settings = new Settings(config, directory);
         for (Endpoint endpoint : settings.brokerListeners()) {
             ports.computeIfAbsent(endpoint.listener(), name -> portOf(endpoint));
         }
-        ports.computeIfAbsent("BETWEEN_BROKERS", name -> Cluster.freePort());
-        ports.computeIfAbsent("metrics", name -> Cluster.freePort());
+        for (String name : List.of(Settings.BETWEEN_BROKERS, "metrics")) {
+            ports.computeIfAbsent(name, any -> Cluster.freePort());
+        }
+        settings.users.keySet().forEach(name -> hidden.computeIfAbsent(name, any -> Cluster.freePort()));
         settings.set("ottla.prometheus.listener", "localhost:" + ports.get("metrics"));
         if (cluster.isHost(this)) {
             settings.set("process.roles", "broker,controller");
-            settings.listen(ports, cluster.controller.listeners(), cluster.controller.port());
+            settings.listen(ports, hidden, cluster.controller.listeners(), cluster.controller.port());
             cluster.controller.settings().forEach(settings::set);
             bootstrap();
         } else {
             settings.set("process.roles", "broker");
-            settings.listen(ports, controllerListeners(), null);
+            settings.listen(ports, hidden, controllerListeners(), null);
             settings.set("controller.quorum.bootstrap.servers", controllerAddresses());
         }
-        Files.createDirectories(directory);
-        Path file = settings.write(directory.resolve("server.properties"));
+        Path file = settings.write();
         List<String> command = new ArrayList<>(List.of(System.getProperty("ottla.command").split("\n")));
         command.addAll(List.of("--config", file.toString()));
         Path output = directory.resolve("stdout");
@@ -152,8 +169,13 @@ final class Broker {
             .redirectOutput(output.toFile())
             .redirectError(ProcessBuilder.Redirect.appendTo(directory.resolve("stderr").toFile()))
             .start();
+        processes.add(process);
         stopped = false;
         waitUntilReady(output);
+        for (Map.Entry<String, String> user : settings.users.entrySet()) {
+            String name = user.getKey();
+            proxies.add(new LoginProxy(ports.get(name), hidden.get(name), user.getValue()));
+        }
     }
 
     public void shutdown() throws Exception {
@@ -364,6 +386,10 @@ final class Broker {
         if (!tearingDown && cluster.isHost(this) && cluster.othersRun(this)) {
             throw Unreachable.controllers("stops the broker that has the controller");
         }
+        for (LoginProxy proxy : proxies) {
+            proxy.close();
+        }
+        proxies.clear();
         if (tearingDown) {
             process.destroyForcibly();
         } else {
