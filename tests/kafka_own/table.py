@@ -23,6 +23,7 @@ class Use(Enum):
 
     RUN = "run"
     RUN_IN_CI = "run in CI"
+    RUN_UNDER_KAFKAS_CONTROLLERS = "run under Kafka's controllers"
     LEFT_OUT = "left out"
 
 
@@ -45,11 +46,11 @@ def read(path: Path = TABLE) -> list[Entry]:
         return [Entry(name, Use(use), *(rest or [""])) for name, use, *rest in rows]
 
 
-def left_out_tests(entries: list[Entry], class_name: str) -> Mapping[str, str]:
-    """The reasons for which tests of a class are left out, by the names of the tests."""
-    prefix = class_name + "#"
-    return {
-        entry.name.removeprefix(prefix): entry.reason
-        for entry in entries
-        if entry.name.startswith(prefix) and entry.use is Use.LEFT_OUT
-    }
+def exceptions(entries: list[Entry], class_name: str) -> Mapping[str, str]:
+    """Why tests of a class are not run under Ottla's own controller, by their names; "class": all of them."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        name, _, test = entry.name.partition("#")
+        if name == class_name and entry.use in (Use.LEFT_OUT, Use.RUN_UNDER_KAFKAS_CONTROLLERS):
+            found[test or "class"] = entry.reason or entry.use.value
+    return found
