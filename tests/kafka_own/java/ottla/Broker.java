@@ -13,7 +13,6 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -21,7 +20,6 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import java.util.stream.Stream;
 import kafka.cluster.Partition;
 import kafka.log.LogManager;
 import kafka.network.SocketServer;
@@ -34,13 +32,17 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
+import org.apache.kafka.common.security.scram.internals.ScramMechanism;
+import org.apache.kafka.common.security.token.delegation.TokenInformation;
+import org.apache.kafka.common.security.token.delegation.internals.DelegationTokenCache;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.image.loader.MetadataLoader;
 import org.apache.kafka.metadata.BrokerState;
+import org.apache.kafka.metadata.DelegationTokenData;
 import org.apache.kafka.metadata.KRaftMetadataCache;
-import org.apache.kafka.metadata.PartitionRegistration;
 import org.apache.kafka.metadata.bootstrap.BootstrapDirectory;
+import org.apache.kafka.security.CredentialProvider;
 import org.apache.kafka.server.authorizer.Authorizer;
 import org.apache.kafka.server.common.KRaftVersion;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
@@ -249,19 +251,25 @@ final class Broker {
         return name == null || name.isEmpty() ? Option.empty() : Acls.plugin(this, null);
     }
 
+    public DelegationTokenCache tokenCache() {
+        return StandIn.of(DelegationTokenCache.class, new Object() {
+            public Collection<TokenInformation> tokens() {
+                return image().delegationTokens().tokens().values().stream().map(DelegationTokenData::tokenInformation).toList();
+            }
+        }, Unreachable::inTheBroker);
+    }
+
+    public CredentialProvider credentialProvider() {
+        CredentialProvider provider = new CredentialProvider(ScramMechanism.mechanismNames(), null);
+        image().scram().mechanisms().forEach((mechanism, users) ->
+            users.forEach((user, credential) -> provider.updateCredential(mechanism, user, credential.toCredential())));
+        return provider;
+    }
+
     public LogManager logManager() {
         return StandIn.of(LogManager.class, new Object() {
             public Option<UnifiedLog> getLog(TopicPartition partition, boolean isFuture) {
-                Optional<Path> found = directoryOf(partition, isFuture ? "\\..*-future" : "");
-                return Option.apply(found.map(path -> StandIn.of(UnifiedLog.class, new Object() {
-                    public File dir() {
-                        return path.toFile();
-                    }
-
-                    public String parentDir() {
-                        return path.getParent().toString();
-                    }
-                }, Unreachable::inTheBroker)).orElse(null));
+                return LogOnDisk.find(config, partition, isFuture);
             }
 
             public boolean getLog$default$2() {
@@ -276,32 +284,22 @@ final class Broker {
 
     public ReplicaManager replicaManager() {
         return StandIn.of(ReplicaManager.class, new Object() {
+            public Option<UnifiedLog> localLog(TopicPartition partition) {
+                return LogOnDisk.find(config, partition, false);
+            }
+
+            public UnifiedLog localLogOrException(TopicPartition partition) {
+                return localLog(partition).get();
+            }
+
+            public LogManager logManager() {
+                return Broker.this.logManager();
+            }
+
             public Option<Partition> onlinePartition(TopicPartition partition) {
-                return directoryOf(partition, "").isEmpty()
-                    ? Option.empty()
-                    : Option.apply(StandIn.of(Partition.class, new Object() {
-                        public Option<Object> leaderIdIfLocal() {
-                            return leaderReplicaIdOpt().filter(leader -> leader.equals(config.nodeId()));
-                        }
-
-                        public Option<Object> leaderReplicaIdOpt() {
-                            return Option.apply(registration(partition)).map(found -> found.leader);
-                        }
-
-                        public boolean isLeader() {
-                            return leaderIdIfLocal().isDefined();
-                        }
-
-                        public int getLeaderEpoch() {
-                            return registration(partition).leaderEpoch;
-                        }
-                    }, Unreachable::inTheBroker));
+                return Replica.find(Broker.this, partition);
             }
         }, Unreachable::inTheBroker);
-    }
-
-    private PartitionRegistration registration(TopicPartition partition) {
-        return image().topics().getPartition(image().topics().topicNameToIdView().get(partition.topic()), partition.partition());
     }
 
     /** How far this node has followed the metadata, for tests that wait for all nodes. */
@@ -309,16 +307,6 @@ final class Broker {
         public long lastAppliedOffset() {
             return Broker.this.lastAppliedOffset();
         }
-    }
-
-    private Optional<Path> directoryOf(TopicPartition partition, String suffix) {
-        return config.logDirs().stream().flatMap(logDir -> {
-            try (Stream<Path> found = Files.list(Path.of(logDir))) {
-                return found.filter(path -> path.getFileName().toString().matches("\\Q" + partition + "\\E" + suffix)).toList().stream();
-            } catch (IOException gone) {
-                return Stream.empty();
-            }
-        }).findFirst();
     }
 
     // How the process starts and stops.

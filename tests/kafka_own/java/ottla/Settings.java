@@ -140,23 +140,17 @@ final class Settings {
         return file;
     }
 
-    /** Where the test's own class says who clients are, ask it for each listener: it can be served where it says the same
+    /** Where a class of the test says who clients are, ask it for each listener: it can be served where it says the same
      *  of all clients. */
     private void setUsersOfListeners() {
-        Class<?> builder = config.getClass("principal.builder.class");
-        if (builder.getName().startsWith("org.apache.kafka.common.")) {
-            return;
-        }
         for (Endpoint endpoint : brokerListeners()) {
-            try {
-                KafkaPrincipal principal = ((KafkaPrincipalBuilder) builder.getDeclaredConstructor().newInstance())
-                    .build(new PlaintextAuthenticationContext(InetAddress.getLoopbackAddress(), endpoint.listener()));
-                if (endpoint.securityProtocol() != SecurityProtocol.PLAINTEXT || !principal.getPrincipalType().equals(KafkaPrincipal.USER_TYPE)) {
-                    throw Unreachable.plugin("principal.builder.class", builder.getName());
-                }
-                users.put(endpoint.listener(), principal.getName());
-            } catch (ReflectiveOperationException | RuntimeException needsMore) {
-                throw Unreachable.plugin("principal.builder.class", builder.getName());
+            String own = "listener.name." + endpoint.listener().toLowerCase(Locale.ROOT) + ".principal.builder.class";
+            values.remove(own);
+            String builder = config.originals().containsKey(own)
+                ? text(config.originals().get(own))
+                : config.getClass("principal.builder.class").getName();
+            if (!builder.startsWith("org.apache.kafka.common.")) {
+                users.put(endpoint.listener(), userOf(endpoint, builder));
             }
         }
         users.forEach((listener, user) -> {
@@ -165,6 +159,19 @@ final class Settings {
             set(prefix + "plain.sasl.jaas.config", "org.apache.kafka.common.security.plain.PlainLoginModule required user_" + user
                 + "=\"" + LoginProxy.password(user) + "\";");
         });
+    }
+
+    private static String userOf(Endpoint endpoint, String builder) {
+        try {
+            KafkaPrincipal principal = ((KafkaPrincipalBuilder) Class.forName(builder).getDeclaredConstructor().newInstance())
+                .build(new PlaintextAuthenticationContext(InetAddress.getLoopbackAddress(), endpoint.listener()));
+            if (endpoint.securityProtocol() == SecurityProtocol.PLAINTEXT && principal.getPrincipalType().equals(KafkaPrincipal.USER_TYPE)) {
+                return principal.getName();
+            }
+        } catch (ReflectiveOperationException | RuntimeException needsMore) {
+            // It says who clients are by more than their listener.
+        }
+        throw Unreachable.plugin("principal.builder.class", builder);
     }
 
     /** Replace stores in Java's own format. */
