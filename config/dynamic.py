@@ -4,7 +4,7 @@ The strongest first: this broker's dynamic value, the dynamic default of all bro
 the default. A change makes new settings out of those that the process was started with.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -90,7 +90,7 @@ def _with_texts(static: BrokerSettings, texts: Mapping[str, str]) -> BrokerSetti
     for key, text in texts.items():
         listener, setting = split_listener_key(key)
         if setting not in BROKER_SETTINGS:
-            _check_class(setting, key, text)
+            _check_class(setting, key, text, static.listeners)
             continue
         if listener is None:
             if not is_dynamic(key):
@@ -107,11 +107,14 @@ def _with_texts(static: BrokerSettings, texts: Mapping[str, str]) -> BrokerSetti
     return settings
 
 
-def _check_class(setting: str, key: str, text: str) -> None:
-    """Refuse a class that decides something. Raises `SettingsError`."""
+def _check_class(setting: str, key: str, text: str, listeners: Iterable[Listener]) -> None:
+    """Refuse a class that decides something on one of the listeners. Raises `SettingsError`."""
     from config.class_settings import Where, check_class  # few directories have such a setting
 
-    check_class(without_mechanism(setting), key, text, Where.EVERY_START, Where.SASL, Where.TLS)
+    places = {Where.EVERY_START}
+    places |= {Where.SASL for listener in listeners if listener.has_sasl}
+    places |= {Where.TLS for listener in listeners if listener.has_tls}
+    check_class(without_mechanism(setting), key, text, *places)
 
 
 def _limited(listener: Listener, limits: Mapping[str, Mapping[str, Any]]) -> Listener:

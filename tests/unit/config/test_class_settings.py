@@ -9,6 +9,7 @@ from config.class_settings import CLASS_SETTINGS, Where
 from config.definitions import definitions
 from config.dynamic import with_dynamic
 from config.errors import SettingsError
+from config.listeners import Listener
 from config.parse import combine_settings
 
 FOREIGN = "com.example.Mine"
@@ -109,7 +110,9 @@ def test_assignors_may_be_named_by_their_classes() -> None:
     ],
 )
 def test_a_class_in_the_metadata_of_an_adopted_directory_is_passed_over_with_a_sentence(key: str) -> None:
-    found = with_dynamic(BrokerSettings(), {}, {key: FOREIGN, "num.io.threads": "4"})
+    secured = (Listener("PLAINTEXT", "", 9092, "SSL"), Listener("SASL", "", 9093, "SASL_PLAINTEXT"))
+
+    found = with_dynamic(BrokerSettings(listeners=secured), {}, {key: FOREIGN, "num.io.threads": "4"})
 
     assert list(found.passed_over) == [key]
     assert str(found.passed_over[key]).startswith(f"{key} is '{FOREIGN}', but this broker cannot load classes of Java")
