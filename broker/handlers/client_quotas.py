@@ -1,11 +1,22 @@
-"""DescribeClientQuotas and AlterClientQuotas (API keys 48 and 49; KIP-546, KIP-612)."""
+"""DescribeClientQuotas and AlterClientQuotas (API keys 48 and 49; KIP-546, KIP-612).
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+Entities, their parts and their quotas are in the order of Kafka's hash maps, which tools compare.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeAlias
 
 from broker.controller.client import ControllerClient
-from broker.controller.client_quotas import ENTITY_TYPES, IP, QuotaAlteration, QuotaChange, QuotaResult
+from broker.controller.client_quotas import ENTITY_TYPES, IP, Entity, QuotaAlteration, QuotaChange, QuotaResult
+from broker.coordinators.partitioning import java_hash
+from broker.handlers.java_order import (
+    DEFAULT_CAPACITY,
+    capacity_for,
+    capacity_of_copy,
+    hash_map_order,
+    hash_of_map,
+)
 from broker.metadata.cache import MetadataCache
 from broker.network.host_addresses import address_of, unknown_hosts
 from broker.request.context import Operation, RequestContext, ResourceType
@@ -24,6 +35,9 @@ Component = DescribeClientQuotasRequest.Component
 Entry = DescribeClientQuotasResponse.Entry
 
 
+_Key: TypeAlias = frozenset[tuple[str, str | None]]
+
+
 class MatchType(IntEnum):
     """Which names of an entity's type are meant."""
 
@@ -34,6 +48,11 @@ class MatchType(IntEnum):
     """Any name, the default included."""
 
 
+class _Part(Protocol):
+    entity_type: str
+    entity_name: str | None
+
+
 class _Filter(NamedTuple):
     """What a request asks for: names by entity type, None for the default, and types that may have any name."""
 
@@ -42,7 +61,21 @@ class _Filter(NamedTuple):
     strict: bool
     """No entity with parts of other types."""
 
-    def matches(self, entity: Mapping[str, str | None]) -> bool:
+    def found_first(self, entities: Iterable[Entity]) -> list[Entity]:
+        """All entities with a part that Kafka looks up first, in the order in which the lookup gives them."""
+        known = hash_map_order(entities, _hash_of_entity, capacity=1)
+        if self.names:
+            first, *_ = hash_map_order(self.names, java_hash)
+            known = [entity for entity in known if first in entity and entity[first] == self.names[first]]
+        elif self.any_name:
+            first, *_ = hash_map_order(self.any_name, java_hash)
+            known = [entity for entity in known if first in entity]
+        else:
+            return known
+        looked_up = hash_map_order(known, _hash_of_entity)
+        return hash_map_order(looked_up, _hash_of_entity, capacity_of_copy(len(known)))
+
+    def matches(self, entity: Entity) -> bool:
         return (
             self.any_name <= entity.keys()
             and all(name in entity and entity[name] == wanted for name, wanted in self.names.items())
@@ -68,26 +101,42 @@ class ClientQuotasHandler:
         if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not describe the quotas of clients")
         wanted = _filter(request.components, strict=request.strict)
-        entries: dict[frozenset[tuple[str, str | None]], Entry] = {}
+        entities: dict[_Key, Entity] = {}
+        quotas: dict[_Key, dict[str, float]] = {}
         for record in self._metadata.image.client_quotas.by_key.values():
             assert isinstance(record, ClientQuotaRecord)
-            entity = {part.entity_type: part.entity_name for part in record.entity}
-            if wanted.matches(entity):
-                entry = entries.setdefault(frozenset(entity.items()), _entry(entity))
-                entry.values.append(Entry.Value(key=record.key, value=record.value))
-        return DescribeClientQuotasResponse(error_message="", entries=list(entries.values()))
+            entity = _entity(record.entity, DEFAULT_CAPACITY)
+            entities.setdefault(_key(entity), entity)
+            quotas.setdefault(_key(entity), {})[record.key] = record.value
+        found = [entity for entity in wanted.found_first(entities.values()) if wanted.matches(entity)]
+        return DescribeClientQuotasResponse(
+            error_message="", entries=[_entry(entity, quotas[_key(entity)]) for entity in found]
+        )
 
     def alter_client_quotas(self, request: AlterClientQuotasRequest, context: RequestContext) -> None:
         """Answer once every quota that could be changed is durable."""
         if not context.may(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not alter the quotas of clients")
-        wanted = [
+        alterations = [
             QuotaAlteration(
-                {part.entity_type: part.entity_name for part in entry.entity},
-                [QuotaChange(change.key, None if change.remove else change.value) for change in entry.ops],
+                _entity(entry.entity, capacity_for(len(entry.entity))),
+                [
+                    QuotaChange(change.key, None if change.remove else change.value)
+                    for change in hash_map_order(entry.ops, lambda change: java_hash(change.key))
+                ],
             )
             for entry in request.entries
         ]
+        entities = {_key(alteration.entity): alteration.entity for alteration in alterations}
+        # New entities come into the image in this order: Kafka puts each before the others of its bucket.
+        arriving = hash_map_order(reversed(entities.values()), _hash_of_entity)
+        ranks = {_key(entity): rank for rank, entity in enumerate(arriving)}
+        wanted = sorted(alterations, key=lambda alteration: ranks[_key(alteration.entity)])
+
+        def altered(results: Sequence[QuotaResult]) -> None:
+            by_entity = {_key(result.entity): result for result in results}
+            answered = hash_map_order(entities.values(), _hash_of_entity)
+            context.respond(_altered([by_entity[_key(entity)] for entity in answered]))
 
         def alter(unknown: Collection[str]) -> None:
             try:
@@ -95,7 +144,7 @@ class ClientQuotasHandler:
                     wanted,
                     unknown_hosts=unknown,
                     validate_only=request.validate_only,
-                    then=lambda results: context.respond(_altered(results)),
+                    then=altered,
                 )
             except StorageError as error:
                 context.refuse(request, error_code_of(error), str(error))
@@ -145,9 +194,26 @@ def _check_no_name(component: Component) -> None:
         raise InvalidRequest(f"Request specified MATCH_TYPE_{match_type}, but also specified a match string.")
 
 
-def _entry(entity: Mapping[str, str | None]) -> Entry:
-    parts = [Entry.Entity(entity_type=entity_type, entity_name=name) for entity_type, name in entity.items()]
-    return Entry(entity=parts, values=[])
+def _entity(parts: Iterable[_Part], capacity: int) -> Entity:
+    """Names by entity type, in the order of a map with a table of ``capacity``."""
+    names = {part.entity_type: part.entity_name for part in parts}
+    return {entity_type: names[entity_type] for entity_type in hash_map_order(names, java_hash, capacity)}
+
+
+def _key(entity: Entity) -> _Key:
+    return frozenset(entity.items())
+
+
+def _hash_of_entity(entity: Entity) -> int:
+    """The hash code of Kafka's ClientQuotaEntity."""
+    return 31 + hash_of_map(entity)
+
+
+def _entry(entity: Entity, quotas: Mapping[str, float]) -> Entry:
+    return Entry(
+        entity=[Entry.Entity(entity_type=entity_type, entity_name=name) for entity_type, name in entity.items()],
+        values=[Entry.Value(key=key, value=quotas[key]) for key in hash_map_order(quotas, java_hash, capacity=1)],
+    )
 
 
 def _altered(results: Sequence[QuotaResult]) -> AlterClientQuotasResponse:

@@ -49,7 +49,6 @@ class KeyedDelta:
     def put(self, key: Hashable, record: Record) -> None:
         """Set the record of ``key``."""
         changed = self._edit(key)
-        changed.pop(key, None)  # so that it comes behind all others
         changed[key] = record
 
     def remove(self, key: Hashable) -> None:

@@ -59,7 +59,7 @@ def test_quotas_of_an_adopted_directory_are_found_by_their_entities(broker: InPr
     adopt(broker, {"ip": "10.0.0.1"}, connection_creation_rate=3.0)
 
     alice = {"producer_byte_rate": 1000.0, "consumer_byte_rate": 2000.0}
-    shop = {"user=alice client-id=shop": {"producer_byte_rate": 10.0}}
+    shop = {"client-id=shop user=alice": {"producer_byte_rate": 10.0}}
     default = {"user=None": {"producer_byte_rate": 5.0}}
     assert len(described(broker)) == 4
     assert described(broker, ("user", EXACT, "alice")) == {"user=alice": alice, **shop}
@@ -69,6 +69,36 @@ def test_quotas_of_an_adopted_directory_are_found_by_their_entities(broker: InPr
     assert described(broker, ("user", SPECIFIED, None), ("client-id", EXACT, "shop")) == shop
     assert described(broker, ("ip", SPECIFIED, None)) == {"ip=10.0.0.1": {"connection_creation_rate": 3.0}}
     assert described(broker, ("client-id", DEFAULT, None)) == {}
+
+
+def test_entities_parts_and_quotas_are_in_the_order_of_kafkas_hash_maps(broker: InProcessBroker) -> None:
+    """As Apache Kafka 4.4.0 has answered. Entities of one request that share a bucket come out in reverse."""
+    limits = {"request_percentage": 444.0, "producer_byte_rate": 856.0, "controller_mutation_rate": 400.0,
+              "consumer_byte_rate": 915.0}  # fmt: skip
+    entities = [{"user": "Müller", "client-id": "x"}, {"user": "user6"}, {"client-id": "client-2"}]
+    request = AlterClientQuotasRequest(
+        entries=[
+            Change(
+                entity=[Change.Entity(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+                ops=[Change.Op(key=key, value=value, remove=False) for key, value in limits.items()],
+            )
+            for entity in entities
+        ],
+        validate_only=False,
+    )
+
+    altered = broker.ask(request, 1).entries
+
+    assert [[part.entity_name for part in entry.entity] for entry in altered] == [
+        ["x", "Müller"],
+        ["client-2"],
+        ["user6"],
+    ]
+    found = described(broker)
+    assert list(found) == ["client-id=client-2", "client-id=x user=Müller", "user=user6"]
+    assert list(found["user=user6"]) == [  # type: ignore[call-overload]
+        "producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate", "request_percentage",
+    ]  # fmt: skip
 
 
 @serves(DescribeClientQuotasRequest, E.INVALID_REQUEST, E.UNSUPPORTED_VERSION)

@@ -1,0 +1,47 @@
+"""The order in which Java's HashMap is iterated: Kafka's answers have it where Kafka keeps a list in such a map, and
+tools compare.
+
+A map is a table of buckets, a power of two. A key's bucket is the lower bits of its hash code, mixed with the upper
+half. Iteration goes by bucket, and in a bucket by insertion, which a larger table keeps. Not followed: buckets of eight
+and more keys, which become trees, and tables that stay large after removals.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from broker.coordinators.partitioning import java_hash
+
+DEFAULT_CAPACITY: Final = 16
+
+_BITS: Final = 0xFFFF_FFFF
+
+K = TypeVar("K")
+
+
+def capacity_for(expected: int) -> int:
+    """The first table of a map that is made for so many keys: `new HashMap(expected)`."""
+    return 1 << max(expected - 1, 0).bit_length()
+
+
+def capacity_of_copy(size: int) -> int:
+    """The table of a copy of a map with so many keys: `new HashMap(map)`."""
+    return capacity_for(int(size / 0.75 + 1.0))
+
+
+def hash_map_order(keys: Iterable[K], hash_of: Callable[[K], int], capacity: int = DEFAULT_CAPACITY) -> list[K]:
+    """``keys``, which are inserted in their order into a map with a first table of ``capacity`` buckets, as they come
+    out of it. ``hash_of`` is their ``hashCode``. The table doubles where more than three quarters of it are taken."""
+    inserted = list(keys)
+    while len(inserted) > capacity * 3 // 4:
+        capacity *= 2
+
+    def bucket(key: K) -> int:
+        hashed = hash_of(key) & _BITS
+        return (hashed ^ hashed >> 16) & capacity - 1
+
+    return sorted(inserted, key=bucket)
+
+
+def hash_of_map(entries: Mapping[str, str | None]) -> int:
+    """The ``hashCode`` of a map from texts to texts."""
+    return sum(java_hash(key) ^ (0 if value is None else java_hash(value)) for key, value in entries.items())
