@@ -132,9 +132,8 @@ def _check_metadata(reading: "_MetadataReading", log_directory: str, identity: M
     if not DYNAMIC_VOTERS_SINCE <= level <= METADATA_VERSIONS[1]:
         raise HandoverRefused(
             f"{log_directory} has metadata.version {level}, expected {DYNAMIC_VOTERS_SINCE} (3.9-IV0) to "
-            f"{METADATA_VERSIONS[1]}: from the former on the metadata names its controllers. Ottla does not change it. "
-            "Start Apache Kafka on these directories, raise it with `kafka-features upgrade --feature "
-            f"metadata.version={DYNAMIC_VOTERS_SINCE}`, and stop Kafka"
+            f"{METADATA_VERSIONS[1]}: from the former on the metadata names its controllers. Start the broker on these "
+            "directories, raise it with `ottla features upgrade --release-version 3.9`, and stop the broker"
         )
     voters = [] if reading.quorum.voters is None else [voter.voter_id for voter in reading.quorum.voters.voters]
     if voters not in ([], [identity.node_id]):

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, TypeVar
 
-from broker.controller.feature_updates import UpgradeType
 from broker.peers.backoff import Backoff
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
 from broker.peers.errors import PeerError
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
 from protocol.errors import ErrorCode
-from protocol.messages.features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
@@ -196,20 +194,7 @@ class SimulatedClient:
         self._coordinators.pop((key_type, key), None)
         return None
 
-    # Topics and features
-
-    async def finalise(self, feature: str, level: int) -> None:
-        """Finalise a feature at a level, trying until the answer says that it is so."""
-        upgrade_type = UpgradeType.UPGRADE if level else UpgradeType.SAFE_DOWNGRADE
-        update = UpdateFeaturesRequest.FeatureUpdate(
-            feature=feature, max_version_level=level, upgrade_type=upgrade_type
-        )
-        request = UpdateFeaturesRequest(feature_updates=[update], timeout_ms=2_000)
-        while True:
-            answer = await self.ask(self.any_broker, request, UpdateFeaturesResponse, version=1)
-            if answer is not None and answer.error_code == ErrorCode.NONE:
-                return
-            await self.pause()
+    # Topics
 
     async def create_topic(
         self, name: str, partitions: int, *, replicas: int = 1, configs: Mapping[str, str] | None = None

@@ -12,12 +12,12 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from broker.metadata.image.features import ELIGIBLE_LEADERS_FEATURE
+from config.release_versions import NEWEST
 from storage.batch.record_batch import computed_crc, read_header
 from storage.batch.records import iterate_records
 from storage.log import Log
 from tests.simulation.cluster import LOG_DIRS, LOSABLE, PORT, SimulatedBroker, require
-from tests.simulation.load import BRIEF, LEDGER, PATIENCE_S, PLAIN, STORM, TABLE, Load, finished
+from tests.simulation.load import BRIEF, LEDGER, PATIENCE_S, PLAIN, STORM, TABLE, Load
 from tests.simulation.network import Weather
 from tests.simulation.operator import Operator
 from tests.simulation.simulation import Broken, Simulation
@@ -38,7 +38,9 @@ SETTINGS: Final = {
 }
 
 
-def make_cluster(simulation: Simulation, random: Random, *, flushes: bool = False) -> list[SimulatedBroker]:
+def make_cluster(
+    simulation: Simulation, random: Random, *, flushes: bool, release_version: str
+) -> list[SimulatedBroker]:
     """The machines of a cluster whose controller is the first of them."""
     interval_bytes = str(random.choice((0, 200, 4_096)))
     snapshot_bytes = str(random.choice((2_000, 20_000_000)))
@@ -64,6 +66,7 @@ def make_cluster(simulation: Simulation, random: Random, *, flushes: bool = Fals
             settings["log.flush.interval.messages"] = "1"
         if node_id == NODES[0]:
             settings["listeners"] = f"PLAINTEXT://{name}:{PORT},CONTROLLER://{name}:{CONTROLLER_PORT}"
+            settings["ottla.release.version"] = release_version
         else:
             settings["process.roles"] = "broker"
             settings["controller.quorum.bootstrap.servers"] = f"broker-{NODES[0]}:{CONTROLLER_PORT}"
@@ -76,16 +79,15 @@ async def replicated(simulation: Simulation) -> None:
     random = simulation.chance.of("scenario")
     flushes = random.random() < 0.3
     simulation.trace.add("every message is flushed" if flushes else "messages are not flushed")
-    brokers = make_cluster(simulation, random, flushes=flushes)
+    has_eligible_leaders = random.random() < 0.5
+    brokers = make_cluster(
+        simulation, random, flushes=flushes, release_version=NEWEST.name if has_eligible_leaders else "4.0"
+    )
     for broker in brokers:
         await _started(broker)
     load = Load(simulation, [(broker.name, PORT) for broker in brokers], is_kept=True, may_change=flushes)
-    has_elr = random.random() < 0.5
-    if has_elr:
-        # An eligible replica that was away when records were deleted has them still when it leads.
-        load.deletes_for_good = False
-    updating = load.admin.finalise(ELIGIBLE_LEADERS_FEATURE, int(has_elr))
-    await finished(load.admin.process.spawn(updating, name="the update of a feature"))
+    # An eligible replica that was away when records were deleted has them still when it leads.
+    load.deletes_for_good = not has_eligible_leaders
     await load.create_topics(replicas=len(NODES))
     load.begin(random)
     if random.random() < 0.5:

@@ -48,6 +48,7 @@ def test_an_acl_that_cannot_be_is_refused_beside_others(broker: InProcessBroker,
 
 @serves(CreateAclsRequest, E.UNSUPPORTED_VERSION)
 @every_version(CreateAclsRequest)
+@pytest.mark.settings(**AUTHORIZER, **LISTENERS, super_users="User:ANONYMOUS", ottla_release_version="4.0")
 def test_ranges_of_hosts_need_the_metadata_version_that_has_them(broker: InProcessBroker, version: int) -> None:
     answer = broker.ask(creation(acl(host="10.0.0.0/8")), version)
     assert [result.error_code for result in answer.results] == [E.UNSUPPORTED_VERSION]

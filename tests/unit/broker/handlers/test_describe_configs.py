@@ -12,7 +12,7 @@ from tests.support.broker import InProcessBroker
 Config = DescribeConfigsResponse.Result.Config
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5
+DYNAMIC_TOPIC, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT = 1, 3, 4, 5
 
 
 def ask(
@@ -78,8 +78,9 @@ def test_the_broker_tells_what_it_was_set_to(broker: InProcessBroker) -> None:
     assert configs["ssl.keystore.password"].is_sensitive
 
 
-def test_nothing_is_set_for_all_brokers(broker: InProcessBroker) -> None:
-    assert by_name(ask(broker, BROKER, "")) == {}
+def test_what_formatting_has_set_for_all_brokers_is_described(broker: InProcessBroker) -> None:
+    (config,) = by_name(ask(broker, BROKER, "")).values()
+    assert (config.name, config.value, config.config_source) == ("min.insync.replicas", "1", DYNAMIC_DEFAULT)
 
 
 def test_groups_and_client_metrics_have_their_defaults(broker: InProcessBroker) -> None:

@@ -1,5 +1,7 @@
 """Damaged metadata snapshots: no bit of a snapshot can turn over unseen, and the snapshot before it takes its place."""
 
+import shutil
+
 import pytest
 
 from broker.metadata.image.records import InconsistentMetadata
@@ -175,7 +177,9 @@ def test_a_log_that_was_cut_off_still_reaches_back_to_the_older_snapshot(tmp_pat
 
 
 def test_a_damaged_bootstrap_file_is_named(tmp_path):
+    """Kafka before 4.4 formats such a file."""
     MetadataNode(tmp_path).stop()
+    shutil.copy(tmp_path / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint", tmp_path / BOOTSTRAP)
     turn_over(tmp_path / BOOTSTRAP, 100)
     MetadataNode(tmp_path).stop()  # the log has the records
     (tmp_path / "__cluster_metadata-0" / "00000000000000000000.log").unlink()

@@ -358,8 +358,8 @@ def test_what_was_appended_before_is_published_though_there_is_no_room_for_more(
 
 
 def test_without_a_descriptor_for_a_new_segment_the_change_is_refused_and_the_next_one_is_not(tmp_path):
-    node = MetadataNode(tmp_path, files=FaultyFileSystem(), metadata_log_segment_bytes=1000)
-    while node.log._log.size < 900:
+    node = MetadataNode(tmp_path, files=FaultyFileSystem(), metadata_log_segment_bytes=2000)
+    while node.log._log.size < 1900:
         append(node, topic_record(node.log.end_offset))
     node.worker.work()
     node.files.fail("open", errno.EMFILE, suffix=f"{node.log.end_offset:020d}.log")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.metadata.registration import SUPPORTED_FEATURES
 from protocol.codec import encode
 from protocol.headers import decode_response, encode_request
 from protocol.messages.broker_lifecycle import (
@@ -50,8 +51,7 @@ class Member:
                 ],
                 "features": [
                     BrokerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                    for name, low, high in (("metadata.version", 7, 30), ("kraft.version", 0, 1),
-                                            ("transaction.version", 0, 2), ("group.version", 0, 1))
+                    for name, (low, high) in SUPPORTED_FEATURES.items()
                 ],
                 "rack": None,
                 "log_dirs": [DIRECTORY],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.server.controller_apis import CONTROLLER_APIS
+from config.release_versions import NEWEST
 from config.resources import ConfigResource
 from protocol.api_keys import ASKED_CONTROLLERS, FORWARDED, ApiKey
 from protocol.errors import ErrorCode as E
@@ -60,9 +61,8 @@ def test_all_that_kafkas_controllers_list_is_listed_but_what_voters_ask_each_oth
 
     listed = [f"{api.api_key}:{api.min_version}-{api.max_version}" for api in answer.api_keys]
     assert listed == [one for one in KAFKAS.split() if one not in OF_VOTERS]
-    assert {feature.name: feature.max_version_level for feature in answer.finalized_features} == {
-        "metadata.version": 25, "transaction.version": 2, "group.version": 1, "kraft.version": 1,
-    }  # fmt: skip
+    finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    assert finalized == {**NEWEST.levels, "kraft.version": 1}
 
 
 def test_what_only_controllers_are_asked_and_what_is_forwarded_is_on_the_list() -> None:

@@ -105,8 +105,8 @@ def test_the_metadata_log_says_what_kafkas_would(broker: TwoDirectories) -> None
     a, b = broker.server.log_dirs.by_id
     assert image.cluster.brokers[1].log_dirs == [a]
     lost = image.topics.by_name["orders"].partitions[1]
-    # Without eligible leader replicas the last replica in sync stays so.
-    assert (lost.leader, lost.leader_epoch, lost.isr, lost.directory) == (-1, 1, (1,), b)
+    assert (lost.leader, lost.leader_epoch, lost.directory) == (-1, 1, b)
+    assert (lost.isr, lost.eligible_leader_replicas) == ((), (1,))
 
 
 def test_a_failed_fsync_is_not_tried_again(broker: TwoDirectories) -> None:

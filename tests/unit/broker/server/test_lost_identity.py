@@ -15,6 +15,7 @@ from tests.support.requests import fetch_request
 
 PARTITIONS = 4
 METADATA_LOG = "__cluster_metadata-0"
+FIRST_SNAPSHOT = "00000000000000000000-0000000000.checkpoint"
 ANOTHER_ID = "4L6g3nShT-eMCtK--X86sw"
 
 
@@ -158,8 +159,7 @@ def test_a_disk_that_is_new_is_not_taken_for_that_of_the_metadata(broker: Stoppe
 def test_a_new_directory_whose_formatting_was_interrupted_is_formatted(broker: StoppedBroker, tmp_path: Path) -> None:
     new = tmp_path / "new"
     (new / METADATA_LOG).mkdir(parents=True)
-    for name in ("bootstrap.checkpoint", f"{METADATA_LOG}/00000000000000000000-0000000000.checkpoint"):
-        shutil.copy(broker.a / name, new / name)
+    shutil.copy(broker.a / METADATA_LOG / FIRST_SNAPSHOT, new / METADATA_LOG / FIRST_SNAPSHOT)
 
     broker.start_with(log_dirs=new)
 

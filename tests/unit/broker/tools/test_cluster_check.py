@@ -311,7 +311,7 @@ def test_a_controller_tells_its_cluster_its_metadata_and_its_time(controller: In
     assert survey.leader == PeerEndpoint(100, "127.0.0.1", endpoint.port)
     assert survey.problems == ()
     assert survey.answers.voters == {100}
-    assert survey.answers.finalized_features["metadata.version"] == 25
+    assert survey.answers.finalized_features["metadata.version"] == 33
     assert list(survey.image.topics.by_name) == ["orders"]
     assert list(survey.image.cluster.brokers) == [100]
     # The clock of a broker in a test stands still in 2023.

@@ -226,7 +226,7 @@ def test_what_to_do_next_is_said_with_the_addresses_of_the_node(
     assert f"controller.quorum.bootstrap.servers=127.0.0.1:{port}\n" in said
     assert "node.id=1" in said
     assert "Brokers 7 find the controller where this node's own was" in said
-    assert "1 topics, metadata.version 25" in said
+    assert "1 topics, metadata.version 33" in said
 
 
 def test_brokers_that_had_joined_the_node_are_told_a_new_address(
@@ -346,19 +346,19 @@ def test_metadata_that_ends_inside_a_transaction_is_not_handed_over(
     assert "ends inside a metadata transaction" in refused(capsys, target, "--data", tmp_path / "data")
 
 
-@pytest.mark.parametrize(("level", "is_enough"), [(20, False), (21, True)])
+@pytest.mark.parametrize(("release_version", "is_enough"), [("3.8", False), ("3.9", True)])
 def test_metadata_that_cannot_name_its_controllers_is_not_handed_over(
-    tmp_path: Path, target: Path, level: int, is_enough: bool, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, target: Path, release_version: str, is_enough: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with running_broker(tmp_path / "data") as broker:
-        append(broker, FeatureLevelRecord(name="metadata.version", feature_level=level))
+    with running_broker(tmp_path / "data", ottla_release_version=release_version):
+        pass
 
     if is_enough:
         assert handover(target, "--data", tmp_path / "data") == 0
     else:
         reason = refused(capsys, target, "--data", tmp_path / "data")
         assert "has metadata.version 20, expected 21 (3.9-IV0) to 33" in reason
-        assert "`kafka-features upgrade --feature metadata.version=21`" in reason
+        assert "`ottla features upgrade --release-version 3.9`" in reason
 
 
 @pytest.mark.parametrize(

@@ -334,9 +334,11 @@ def test_the_metadata_log_and_its_snapshots_are_decoded(whole: Path, run_dump: T
     ]  # fmt: skip
     assert all(len(topic["fields"]["topic_id"]) == 22 for topic in topics)
     assert of_type(log, "record")[0]["control"] == "LEADER_CHANGE"
-    assert [record["control"] for record in of_type(snapshot, "record")] == [
+    assert [record["control"] for record in of_type(snapshot, "record") if "control" in record] == [
         "SNAPSHOT_HEADER", "KRAFT_VERSION", "KRAFT_VOTERS", "SNAPSHOT_FOOTER",
     ]  # fmt: skip
+    first = next(record for record in of_type(snapshot, "record") if record.get("record") == "FeatureLevelRecord")
+    assert (first["offset"], first["fields"]) == (3, {"name": "metadata.version", "feature_level": 33})
 
 
 # Other files ----------------------------------------------------------------------------------------------------------
@@ -375,7 +377,6 @@ def test_what_is_preallocated_is_no_entry(killed: Path, run_dump: Tool) -> None:
         ("__cluster_metadata-0/quorum-state", {"type": "quorum_state", "leaderId": 1, "leaderEpoch": 1}),
         ("meta.properties", {"type": "belongs_to", "node_id": 1}),
         ("__cluster_metadata-0/partition.metadata", {"type": "topic", "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}),
-        ("bootstrap.checkpoint", {"type": "record", "offset": 1, "record": "FeatureLevelRecord"}),
     ],
 )
 def test_the_small_files_are_shown(whole: Path, run_dump: Tool, name: str, expected: dict[str, Any]) -> None:
@@ -463,10 +464,7 @@ def test_a_data_directory_is_shown_as_an_overview(whole: Path, run_dump: Tool) -
     assert [line["found"].split(";")[0] for line in of_type(answer, "damage")] == [
         "found directory 'backup' among the logs"
     ]
-    assert [line["name"] for line in of_type(answer, "file")][:2] == [
-        "bootstrap.checkpoint",
-        "recovery-point-offset-checkpoint",
-    ]
+    assert of_type(answer, "file")[0]["name"] == "recovery-point-offset-checkpoint"
 
 
 def test_the_end_of_a_log_is_found_without_an_index_that_can_be_used(killed: Path, run_dump: Tool) -> None:
@@ -518,5 +516,5 @@ def test_the_launcher_knows_its_commands() -> None:
     finished = subprocess.run([sys.executable, "-m", "ottla", "burn"], capture_output=True, text=True, check=False)
 
     assert finished.returncode == 2
-    commands = "run, dump, verify, health, cluster, cert, pipeline"
+    commands = "run, dump, verify, health, cluster, features, cert, pipeline"
     assert finished.stderr == f"ottla: there is no command 'burn'; there are: {commands}\n"

@@ -22,6 +22,7 @@ from tests.support.broker import running_broker
 from tests.unit.broker.tools.conftest import Tool
 
 FIRST = "orders-0/00000000000000000000"
+FIRST_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 
 
 def second(directory: Path) -> str:
@@ -559,9 +560,13 @@ def test_without_its_metadata_log_a_directory_is_checked_as_far_as_it_goes(whole
         ("meta.properties", lambda path: path.write_text("version=0\n"), None),
         ("__cluster_metadata-0/quorum-state", lambda path: path.write_text("{"), None),
         ("__cluster_metadata-0/quorum-state", lambda path: path.unlink(), "epoch 0"),
-        ("bootstrap.checkpoint", lambda path: cut_end(path), None),
         (
-            "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint",
+            "bootstrap.checkpoint",
+            lambda path: path.write_bytes((path.parent / FIRST_SNAPSHOT).read_bytes()[:-1]),
+            None,
+        ),
+        (
+            FIRST_SNAPSHOT,
             lambda path: (path.chmod(0o600), cut_end(path, 75)),
             "no SNAPSHOT_FOOTER",
         ),
