@@ -99,7 +99,13 @@ class _Writer:
         if field.name in ERROR_CODES:
             return "code"
         if field.name == ERROR_MESSAGE:
-            return "message" if field.nullable_since == 0 else "message or ''"
+            if field.nullable_since != 0:
+                return "message or ''"
+            return (
+                "message or None"
+                if field.told is None
+                else f"message if code in {self._constant(field.told)} else None"
+            )
         if field.mirrors and isinstance(field.wire_type, ArrayOf):
             return self._array(field, field.wire_type.element, element)
         if field.mirrors and element.is_struct:

@@ -39,6 +39,7 @@ from typing import (
 )
 
 from protocol.api_keys import ApiKey, Versions
+from protocol.errors import ErrorCode
 from protocol.primitives import Chunk
 
 T = TypeVar("T")
@@ -114,6 +115,7 @@ def field(
     mirrors: str | tuple[str, ...] | None = None,
     mirrored_until: int = NEWEST,
     refused: Any = MISSING,
+    told: tuple[ErrorCode, ...] | None = None,
     unanswered: Any = MISSING,
 ) -> Any:
     """A field that some versions lack, or that stands among the tagged fields, has a default, or is said more of.
@@ -124,8 +126,8 @@ def field(
     The others say what stands in the response that refuses a request (`protocol.refusals`). ``mirrors`` names the
     field of the request that the field repeats, up to version ``mirrored_until``; of an array that is the array whose
     elements it answers, one by one: several names are several arrays, and ``"dirs.topics"`` is the topics of all dirs.
-    ``refused`` is the value of a field that repeats nothing. A request whose field has the value ``unanswered``
-    expects no response.
+    ``refused`` is the value of a field that repeats nothing. ``told`` are the codes whose sentence stands in an error
+    message; None: every code's. A request whose field has the value ``unanswered`` expects no response.
     """
     metadata = {
         "since": since,
@@ -135,6 +137,7 @@ def field(
         "mirrors": (mirrors,) if isinstance(mirrors, str) else mirrors or (),
         "mirrored_until": mirrored_until,
         "refused": refused,
+        "told": told,
         "unanswered": unanswered,
     }
     return dataclasses.field(default=default, default_factory=default_factory, metadata=metadata)
@@ -335,6 +338,7 @@ class FieldLayout(NamedTuple):
     mirrors: tuple[str, ...] = ()
     mirrored_until: int = NEWEST
     refused: Any = MISSING
+    told: tuple[ErrorCode, ...] | None = None
     unanswered: Any = MISSING
 
     @property
@@ -404,6 +408,7 @@ def _field_layout(cls: type[Any], declared: "dataclasses.Field[Any]", hint: Any)
         mirrors=metadata["mirrors"],
         mirrored_until=metadata["mirrored_until"],
         refused=metadata["refused"],
+        told=metadata["told"],
         unanswered=metadata["unanswered"],
     )
     may_be_absent = found.since > 0 or found.until < NEWEST or found.tag is not None

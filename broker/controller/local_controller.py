@@ -263,8 +263,7 @@ class LocalController:
         from broker.controller.topic_creation import CreationDefaults, TopicPlanner, TopicResult
 
         if timeout_ms <= 0:
-            text = f"The request's timeout of {timeout_ms} ms was over before the topic could be created."
-            then([TopicResult(name=topic.name, error=ErrorCode.REQUEST_TIMED_OUT, message=text) for topic in topics])
+            then([TopicResult(name=topic.name, error=ErrorCode.REQUEST_TIMED_OUT) for topic in topics])
             return
         planner = TopicPlanner(
             self.image,
@@ -299,8 +298,7 @@ class LocalController:
         from broker.controller.partition_creation import GrowthPlanner, GrowthResult
 
         if timeout_ms <= 0:
-            text = f"The request's timeout of {timeout_ms} ms was over before partitions could be added."
-            then([GrowthResult(topic=wish.topic, error=ErrorCode.REQUEST_TIMED_OUT, message=text) for wish in wishes])
+            then([GrowthResult(topic=wish.topic, error=ErrorCode.REQUEST_TIMED_OUT) for wish in wishes])
             return
         planner = GrowthPlanner(self.image, self._placement(), mutations)
         results = planner.plan(wishes)
@@ -398,14 +396,13 @@ class LocalController:
         """
         from broker.controller.topic_deletion import DeletionResult, plan_deletion
 
-        error, text = ErrorCode.NONE, ""
+        error = ErrorCode.NONE
         if not self._settings.delete_topic_enable:
-            error, text = ErrorCode.TOPIC_DELETION_DISABLED, "Topics can't be deleted: delete.topic.enable is false."
+            error = ErrorCode.TOPIC_DELETION_DISABLED
         elif timeout_ms <= 0:
-            text = f"The request's timeout of {timeout_ms} ms was over before the topic could be deleted."
             error = ErrorCode.REQUEST_TIMED_OUT
         if error is not ErrorCode.NONE:
-            then([DeletionResult(name=one.name, topic_id=one.topic_id, error=error, message=text) for one in unwanted])
+            then([DeletionResult(name=one.name, topic_id=one.topic_id, error=error) for one in unwanted])
             return
         doomed, results = plan_deletion(self.image, unwanted, mutations)
         if doomed:

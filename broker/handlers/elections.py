@@ -1,5 +1,6 @@
 """ElectLeaders: let partitions be led by another of their replicas (API key 43; KIP-183, KIP-460)."""
 
+import logging
 from collections.abc import Callable
 from enum import IntEnum
 
@@ -11,6 +12,8 @@ from broker.request.node import Node
 from protocol.errors import ErrorCode
 from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
 from protocol.records.cluster_metadata import NO_LEADER
+
+log = logging.getLogger(__name__)
 
 TopicResult = ElectLeadersResponse.ReplicaElectionResult
 Result = ElectLeadersResponse.ReplicaElectionResult.PartitionResult
@@ -46,7 +49,8 @@ class ElectionsHandler:
         if request.election_type not in tuple(ElectionType):
             raise InvalidRequest(f"Unknown election type {request.election_type}")
         if request.timeout_ms <= 0:
-            raise RequestTimedOut(f"the request's timeout of {request.timeout_ms} ms was over before any election")
+            log.info("An election of %s has a timeout of %d ms: nobody is elected", context.peer, request.timeout_ms)
+            raise RequestTimedOut
         election_type = ElectionType(request.election_type)
         if self._elect is not None:
             self._elect(request, context.respond)

@@ -1,5 +1,6 @@
 """AlterPartitionReassignments and ListPartitionReassignments (API keys 45 and 46; KIP-455)."""
 
+import logging
 from collections.abc import Iterable, Sequence
 
 from broker.controller.client import ControllerClient
@@ -13,6 +14,8 @@ from protocol.messages.reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+
+log = logging.getLogger(__name__)
 
 TopicAnswer = ListPartitionReassignmentsResponse.Topic
 Answer = ListPartitionReassignmentsResponse.Topic.Partition
@@ -34,7 +37,8 @@ class ReassignmentsHandler:
         if not context.may(Operation.ALTER, ResourceType.CLUSTER):
             raise ClusterAuthorizationFailed(f"{context.session.principal} may not reassign partitions")
         if request.timeout_ms <= 0:
-            raise RequestTimedOut(f"the request's timeout of {request.timeout_ms} ms was over before anything moved")
+            log.info("A reassignment of %s has a timeout of %d ms: nothing is moved", context.peer, request.timeout_ms)
+            raise RequestTimedOut
         wishes = [
             (topic.name, partition.partition_index, partition.replicas)
             for topic in request.topics

@@ -3,6 +3,7 @@ KIP-1222)."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
@@ -37,6 +38,8 @@ from protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+
+log = logging.getLogger(__name__)
 
 FetchAnswer: TypeAlias = ShareFetchResponse.Response.Partition
 AcknowledgeAnswer: TypeAlias = ShareAcknowledgeResponse.Response.Partition
@@ -274,13 +277,14 @@ class ShareFetchHandler:
         return Member(group_id, member_id)
 
     def _readable(self, key: TopicIdPartition, topic: str | None, context: RequestContext) -> str:
+        """The topic's name. Raises faults without words, as Kafka answers."""
         if topic is None:
-            raise UnknownTopicId(f"no topic has the id {key.topic_id.hex()}")
+            raise UnknownTopicId
         if not context.may(Operation.READ, ResourceType.TOPIC, topic):
-            raise TopicAuthorizationFailed(f"{context.session.principal} may not read {topic}")
+            raise TopicAuthorizationFailed
         known = self._metadata.image.topics.by_name.get(topic)
         if known is None or known.topic_id != key.topic_id or known.partition(key.partition) is None:
-            raise UnknownTopicOrPartition(f"{topic} has no partition {key.partition}")
+            raise UnknownTopicOrPartition
         return topic
 
     def _said(
@@ -308,7 +312,9 @@ class ShareFetchHandler:
                     said[key] = batches
                     errors.pop(key, None)
                 except Fault as fault:
-                    errors[key] = fault.with_traceback(None)
+                    # Kafka answers without words.
+                    log.info("Refused acknowledgements of %s with %s: %s", context.peer, fault.code.name, fault)
+                    errors[key] = type(fault)()
                     said.pop(key, None)
         return said, errors
 

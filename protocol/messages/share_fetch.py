@@ -75,7 +75,7 @@ class ShareFetchRequest:
 class ShareFetchResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: String | None = None
+    error_message: String | None = field(default=None, refused=None)
     acquisition_lock_timeout_ms: Int32 = field(refused=0)
     responses: Array[Response]
     node_endpoints: Array[NodeEndpoint]
@@ -132,7 +132,7 @@ class ShareAcknowledgeRequest:
 class ShareAcknowledgeResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: String | None = None
+    error_message: String | None = field(default=None, refused=None)
     acquisition_lock_timeout_ms: Int32 = field(since=2, default=0)
     responses: Array[Response]
     node_endpoints: Array[NodeEndpoint]

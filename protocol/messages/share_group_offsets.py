@@ -31,7 +31,7 @@ class DescribeShareGroupOffsetsResponse:
         group_id: String
         topics: Array[Topic]
         error_code: Int16 = 0
-        error_message: String | None = None
+        error_message: String | None = field(default=None, refused=None)
 
         @struct
         class Topic:

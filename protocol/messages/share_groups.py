@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.messages.metadata import OPERATIONS_NOT_ASKED_FOR
 from protocol.schema import Array, Bool, Int16, Int32, String, Uuid, api_message, field, struct
 
@@ -38,7 +39,7 @@ class ShareGroupHeartbeatRequest:
 class ShareGroupHeartbeatResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: String | None = None
+    error_message: String | None = field(default=None, told=(ErrorCode.INVALID_REQUEST,))
     member_id: String | None = None
     member_epoch: Int32 = field(refused=0)
     heartbeat_interval_ms: Int32 = field(refused=0)
@@ -63,7 +64,7 @@ class ShareGroupDescribeResponse:
     @struct
     class Group:
         error_code: Int16 = 0
-        error_message: String | None = None
+        error_message: String | None = field(default=None, refused=None)
         group_id: String
         group_state: String = field(refused="")
         group_epoch: Int32 = field(refused=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.messages.metadata import OPERATIONS_NOT_ASKED_FOR
 from protocol.schema import Array, Bool, Int8, Int16, Int32, Int64, String, UInt16, api_message, field, struct
 
@@ -133,7 +134,9 @@ class StreamsGroupHeartbeatRequest:
 class StreamsGroupHeartbeatResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: String | None = None
+    error_message: String | None = field(
+        default=None, told=(ErrorCode.INVALID_REQUEST, ErrorCode.STREAMS_INVALID_TOPOLOGY)
+    )
     member_id: String = field(refused="")
     member_epoch: Int32 = field(refused=0)
     heartbeat_interval_ms: Int32 = field(refused=0)
@@ -170,7 +173,7 @@ class StreamsGroupDescribeResponse:
     @struct
     class Group:
         error_code: Int16 = 0
-        error_message: String | None = None
+        error_message: String | None = field(default=None, refused=None)
         group_id: String
         group_state: String = field(refused="")
         group_epoch: Int32 = field(refused=0)
@@ -226,4 +229,4 @@ class StreamsGroupTopologyDescriptionUpdateRequest:
 class StreamsGroupTopologyDescriptionUpdateResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: String | None = None
+    error_message: String | None = field(default=None, told=(ErrorCode.UNSUPPORTED_VERSION,))

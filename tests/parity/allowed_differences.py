@@ -292,11 +292,24 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         when=_we_close,
         reason="A length below -1 means nothing; Kafka takes every negative one for null.",
     ),
-    Allowed(
-        api="*",
-        path="*error_message",
-        when=_only_ours_says_why,
-        reason="Where Kafka gives no message with an error we say in words what was wrong.",
+    *(
+        Allowed(
+            api=api,
+            step=step,
+            path="*error_message",
+            when=_only_ours_says_why,
+            reason="Kafka gives no message here where it gives one with the same code elsewhere, or another code.",
+        )
+        for api, step in (
+            ("CREATE_ACLS", "a match"),
+            ("CREATE_ACLS", "any *"),
+            ("PRODUCE", "a batch length of 4*"),
+            ("PRODUCE", "seventeen zero bytes behind the batch"),
+            ("SHARE_FETCH", "without a state: a group without a state"),
+            ("SHARE_GROUP_HEARTBEAT", "a heartbeat with* member id"),
+            ("STREAMS_GROUP_HEARTBEAT", "a member joins with two subtopologies of one id"),
+            ("STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE", "a topology"),
+        )
     ),
     Allowed(
         api="*",

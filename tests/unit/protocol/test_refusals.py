@@ -28,6 +28,7 @@ from protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -630,3 +631,23 @@ def test_lists_of_one_answer_are_not_those_of_another() -> None:
     first, second = (refusal(FetchRequest)(fetch(), 4, CODE, None) for _ in range(2))
     first.responses[0].partitions[0].aborted_transactions.append(None)
     assert second.responses[0].partitions[0].aborted_transactions == []
+
+
+HEARTBEAT = ConsumerGroupHeartbeatRequest(group_id="readers", member_id="me", member_epoch=1)
+DESCRIPTION = ConsumerGroupDescribeRequest(group_ids=["readers"], include_authorized_operations=False)
+
+
+def test_the_sentence_stands_where_clients_are_told_of_the_code() -> None:
+    refuse = refusal(ConsumerGroupHeartbeatRequest)
+    assert refuse(HEARTBEAT, 1, ErrorCode.INVALID_REQUEST, "words").error_message == "words"
+    assert refuse(HEARTBEAT, 1, ErrorCode.NOT_COORDINATOR, "words").error_message is None
+
+
+def test_a_description_that_is_refused_has_no_sentence() -> None:
+    [group] = refusal(ConsumerGroupDescribeRequest)(DESCRIPTION, 1, ErrorCode.INVALID_REQUEST, "words").groups
+    assert (group.error_code, group.error_message) == (ErrorCode.INVALID_REQUEST, None)
+
+
+def test_no_words_are_null() -> None:
+    request_ = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    assert refusal(DescribeClusterRequest)(request_, 1, ErrorCode.UNKNOWN_SERVER_ERROR, "").error_message is None
