@@ -46,7 +46,7 @@ def run(exchange: Exchange) -> None:
 def find_coordinators(exchange: Exchange) -> None:
     for key, key_type in ((G, 0), ("workers:AAAAAAAAAAAAAAAAAAAAAQ:0", 2)):
         find = FindCoordinatorRequest(key="", key_type=key_type, coordinator_keys=[key])
-        exchange.wait_until(find, 6, lambda answer: answer.coordinators[0].error_code == 0)
+        exchange.wait_until(find, 6, lambda answer: answer.coordinators[0].error_code == 0, patience_s=60.0)
     exchange.wait_until(describe_groups(G), 1, lambda answer: answer.groups[0].error_code == 69)
 
 
