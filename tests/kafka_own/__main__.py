@@ -2,6 +2,7 @@
 
 python -m tests.kafka_own                        all classes that have no results yet; prints the totals of all
 python -m tests.kafka_own --only TransactionsTest    the classes whose names end so, again (Class#test: one test)
+python -m tests.kafka_own --failed               the classes with tests that have failed, again
 python -m tests.kafka_own --short                the choice for CI, all of it
 python -m tests.kafka_own --again                forget all results, and run everything
 """
@@ -70,6 +71,8 @@ class Runner:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         found = results.of_class(class_name, written)
+        if ended and not any(map(results.has_failed, found)):
+            shutil.rmtree(directory / "temporary")
         if not ended:
             reason = f"no test ended within {SILENCE_LIMIT_S} s, or the class took more than {CLASS_LIMIT_S} s"
             found.append(Result(class_name, "class", results.FAILED, 0, f"{reason}: see {directory}"))
@@ -123,6 +126,8 @@ def _chosen(entries: list[Entry], record: Record, options: argparse.Namespace) -
             for name in runnable
             if name == wanted or name.endswith("." + wanted)
         ]
+    if options.failed:
+        return [(name, ()) for name in runnable if any(map(results.has_failed, record.results.get(name, ())))]
     if options.short:
         return [(entry.name, ()) for entry in entries if entry.is_class and entry.use is Use.RUN_IN_CI]
     return [(name, ()) for name in runnable if name not in record.results]
@@ -132,6 +137,7 @@ def main() -> int:
     """Run what was asked for. Returns the exit code: 1 if a test failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.kafka_own", description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="CLASS[#TEST]", help="these classes, again")
+    parser.add_argument("--failed", action="store_true", help="the classes with tests that have failed, again")
     parser.add_argument("--short", action="store_true", help="the choice for CI")
     parser.add_argument("--again", action="store_true", help="forget the results of earlier runs")
     parser.add_argument("--first-port", type=int, help="the first of 96 ports for the brokers")
@@ -145,7 +151,8 @@ def main() -> int:
     if options.again:
         kept.unlink(missing_ok=True)
     record = Record(kept)
-    chosen = _chosen(table.read(), record, options)
+    entries = table.read()
+    chosen = _chosen(entries, record, options)
     shown: list[Result] = []
     progress = tqdm(chosen, unit="class", disable=None)
     began = time.monotonic()
@@ -161,12 +168,13 @@ def main() -> int:
         if not tests:
             record.replace(class_name, found)
         for result in found:
-            if result.outcome.startswith(results.FAILED):
+            if results.has_failed(result):
                 tqdm.write(f"failed: {class_name}#{result.test}: {result.reason[:300]}", file=sys.stderr)
-    if not options.only and not options.short:
+    if not (options.only or options.short):
         shown = [result for each in record.results.values() for result in each]
+        sys.stdout.write(table.left_out_classes(entries) + "\n")
     sys.stdout.write(results.summary(shown) + "\n")
-    return 1 if any(result.outcome.startswith(results.FAILED) for result in shown) else 0
+    return 1 if any(map(results.has_failed, shown)) else 0
 
 
 if __name__ == "__main__":

@@ -22,6 +22,11 @@ class Result(NamedTuple):
     reason: str
 
 
+def has_failed(result: Result) -> bool:
+    """Whether a test has failed, under whichever controller."""
+    return result.outcome.startswith(FAILED)
+
+
 def of_class(class_name: str, path: Path) -> list[Result]:
     """The results that the adapter has written for a class."""
     rows = [line.split("\t") for line in path.read_text(errors="replace").splitlines()] if path.exists() else []

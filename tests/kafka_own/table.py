@@ -10,6 +10,7 @@ Each line of `classes.tsv` has a class, or a class, a '#' and one of its tests; 
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -54,3 +55,11 @@ def exceptions(entries: list[Entry], class_name: str) -> Mapping[str, str]:
         if name == class_name and entry.use in (Use.LEFT_OUT, Use.RUN_UNDER_KAFKAS_CONTROLLERS):
             found[test or "class"] = entry.reason or entry.use.value
     return found
+
+
+def left_out_classes(entries: list[Entry]) -> str:
+    """The reasons for which classes are not run, and how many classes each."""
+    reasons = Counter(entry.reason for entry in entries if entry.is_class and entry.use is Use.LEFT_OUT)
+    return "\n".join(
+        ["Classes that are not run:", *(f"{count:5}  {reason}" for reason, count in reasons.most_common())]
+    )

@@ -224,6 +224,10 @@ final class Broker {
                 return true;
             }
 
+            public String clusterId() {
+                return shared.clusterId();
+            }
+
             public KRaftMetadataCache metadataCache() {
                 return Broker.this.metadataCache();
             }

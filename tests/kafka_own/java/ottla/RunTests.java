@@ -3,6 +3,7 @@ package ottla;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.io.UncheckedIOException;
+import java.lang.reflect.Method;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
@@ -16,6 +17,8 @@ import java.util.Set;
 import org.junit.jupiter.api.extension.ConditionEvaluationResult;
 import org.junit.jupiter.api.extension.ExecutionCondition;
 import org.junit.jupiter.api.extension.ExtensionContext;
+import org.junit.platform.commons.support.HierarchyTraversalMode;
+import org.junit.platform.commons.support.ReflectionSupport;
 import org.junit.platform.engine.DiscoverySelector;
 import org.junit.platform.engine.TestExecutionResult;
 import org.junit.platform.engine.UniqueId;
@@ -50,11 +53,8 @@ public final class RunTests {
         if (methods.isEmpty()) {
             selectors.add(DiscoverySelectors.selectClass(tests));
         }
-        for (java.lang.reflect.Method method : tests.getMethods()) {
-            if (methods.contains(method.getName()) && !method.isBridge()) {
-                selectors.add(DiscoverySelectors.selectMethod(tests, method));
-            }
-        }
+        ReflectionSupport.findMethods(tests, method -> methods.contains(method.getName()), HierarchyTraversalMode.TOP_DOWN)
+            .forEach(method -> selectors.add(DiscoverySelectors.selectMethod(tests, method)));
         try (PrintStream results = new PrintStream(Files.newOutputStream(Path.of(words[0]), StandardOpenOption.CREATE, StandardOpenOption.APPEND))) {
             Results own = new Results(results, true);
             run(selectors, own, true);
@@ -182,7 +182,7 @@ public final class RunTests {
 
         @Override
         public ConditionEvaluationResult evaluateExecutionCondition(ExtensionContext context) {
-            String reason = reasons.get(context.getTestMethod().map(java.lang.reflect.Method::getName).orElse("class"));
+            String reason = reasons.get(context.getTestMethod().map(Method::getName).orElse("class"));
             return reason != null && (ownController || !reason.equals(FOR_KAFKAS_CONTROLLERS))
                 ? ConditionEvaluationResult.disabled(reason)
                 : ConditionEvaluationResult.enabled("");
