@@ -33,8 +33,6 @@ TOPOLOGY = streams_groups.topology(streams_groups.subtopology("0", ["orders"]))
 
 
 def run(exchange: Exchange) -> None:
-    share_groups.finalise(exchange)
-    streams_groups.finalise(exchange)
     for topic in ("orders", "payments"):
         exchange.create_topic(topic, partitions=3)
     share_groups.find_coordinators(exchange)
