@@ -19,9 +19,8 @@ def when_parent_ends(loop: asyncio.AbstractEventLoop, parent: int, call: Callabl
     if os.getppid() != parent:
         loop.call_soon(call)  # it has ended before this was called
         return
-    try:
-        descriptor = os.pidfd_open(parent)
-    except (AttributeError, OSError):  # not Linux, or a sandbox
+    descriptor = open_parent()
+    if descriptor is None:
         _look(loop, parent, call)
         return
 
@@ -31,6 +30,14 @@ def when_parent_ends(loop: asyncio.AbstractEventLoop, parent: int, call: Callabl
         call()
 
     loop.add_reader(descriptor, ended)
+
+
+def open_parent() -> int | None:
+    """A descriptor that can be read from once the parent has ended; None where the system has none."""
+    try:
+        return os.pidfd_open(os.getppid())
+    except (AttributeError, OSError):  # not Linux, or a sandbox
+        return None
 
 
 def _look(loop: asyncio.AbstractEventLoop, parent: int, call: Callable[[], None]) -> None:

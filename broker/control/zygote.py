@@ -4,7 +4,8 @@ A start of Python and the imports take 100 ms of CPU, most of a broker's start. 
 threads or sockets, and each broker begins where it left off. It asks nothing and answers nothing: a request is the JSON
 list of a command line, with two descriptors, the standard output and the standard error of the new broker.
 
-It ends when its standard input does, and its brokers end with it, as they end with any parent.
+It ends when its standard input or its parent does, and its brokers end with it, as they end with any parent. The
+standard input alone would not tell of a parent that was killed: a process that the parent has forked keeps it open.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import gc
 import json
 import os
 import pkgutil
+import select
 import signal
 import socket
 import sys
@@ -21,6 +23,7 @@ from importlib import import_module
 from typing import Final
 
 from broker.control.command_line import OPTION, run
+from broker.control.parent import open_parent
 
 COMMAND: Final = "test-server"
 
@@ -44,13 +47,19 @@ def main(arguments: Sequence[str]) -> int:
     gc.freeze()  # what a fork shares stays shared
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets the brokers that have ended
     zygote = os.getpid()
+    parent = open_parent()
     with socket.socket(fileno=os.dup(0)) as requests:
         while True:
+            watched: list[socket.socket | int] = [requests] if parent is None else [requests, parent]
+            if parent in select.select(watched, [], [])[0]:
+                return 0
             request, descriptors, _, _ = socket.recv_fds(requests, MOST_BYTES, len(_DESCRIPTORS))
             if not request:
                 return 0
             if os.fork() == 0:
                 requests.close()
+                if parent is not None:
+                    os.close(parent)
                 return _become_a_broker(json.loads(request), descriptors, zygote)
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -20,6 +20,8 @@ from ottla.testing.errors import BrokerError
 
 _STDERR: Final = 2
 _PIECE: Final = 65_536
+_END_S: Final = 60.0
+"""How long the zygote may take to end, in seconds."""
 _LAUNCHER: Final = Path(__file__).resolve().parent.parent / "__main__.py"
 
 
@@ -102,8 +104,14 @@ class _Zygote:
     def _end(self) -> None:
         """Let the zygote end with this process, and its brokers with it."""
         if self._owner == os.getpid() and self._requests is not None and self._process is not None:
+            # A process that the test has forked may have the socket, too, and may wait for the end of this one.
+            self._requests.shutdown(socket.SHUT_RDWR)
             self._requests.close()
-            self._process.wait()
+            try:
+                self._process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
 
 
 def _first_line(descriptor: int, timeout_s: float) -> bytes:

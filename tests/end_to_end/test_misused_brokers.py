@@ -248,6 +248,31 @@ def test_a_test_that_is_killed_leaves_no_broker_and_no_directory(tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
 
 
+FORKED = """
+import os, signal, sys
+from ottla.testing import Broker
+broker = Broker().start()
+if os.fork() == 0:
+    os.read(int(sys.argv[1]), 1)  # until the test ends it
+    os._exit(0)
+print(broker.process_id, flush=True)
+"""
+
+
+@pytest.mark.parametrize("end", ["", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_process_that_a_test_has_forked_holds_up_no_end(end: str) -> None:
+    lives, ends = os.pipe()
+    command = [sys.executable, "-c", f"{FORKED}\n{end}", str(lives)]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, pass_fds=[lives]) as process:
+        assert process.stdout is not None
+        broker = Path(f"/proc/{int(process.stdout.readline())}")
+        until(lambda: process.poll() is not None, "the end of the process, whose child lives on")
+        until(lambda: not broker.exists(), "the end of the broker")
+        os.close(lives)
+        os.close(ends)
+
+
 def is_below(process: Path, directory: Path) -> bool:
     """Whether a process was started for a test with this temporary directory."""
     try:
