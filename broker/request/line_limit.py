@@ -28,6 +28,7 @@ _CAUSED_BY_PEERS: Final = (
     "broker.replication.replica_manager",
     "broker.request.faults",
     "broker.security.",
+    "broker.share.",
     DECISIONS,
 )
 """Loggers whose lines are caused by a request, by a connection, by another node, or by one of the partitions that

@@ -188,6 +188,7 @@ class SharePartition:
         has_advanced = error is None and self.window.advance()
         then(error)
         if error is not None:
+            log.warning("%s: what its members have acknowledged is not persisted: %s", self, error)
             self._owner.has_failed(self, error)
         if has_advanced or self.window.may_have_available:
             self._owner.may_be_acquired(self)
