@@ -24,7 +24,7 @@ TOPIC = "recovered"
 LOGS = 4
 """Partitions over which the bytes are spread, so that two workers have work."""
 WORKERS = (1, 2)
-OUR_LINE = re.compile(r"loaded \d+ logs in ([\d.]+) s")
+OUR_LINE = re.compile(r"loaded \d+ logs? in ([\d.]+) s")
 KAFKAS_LINE = re.compile(r"Loaded \d+ logs in (\d+)ms")
 
 

@@ -29,6 +29,7 @@ from broker.request.faults import (
     UnsupportedVersion,
 )
 from broker.runtime.clock import Ids
+from broker.runtime.counted import counted
 from config.broker_settings import BrokerSettings
 from protocol.errors import ErrorCode, described
 from protocol.records.cluster_metadata import (
@@ -282,7 +283,7 @@ class LocalController:
             self.append(planner.records, lambda: then(results))
             for result in results:
                 if result.error is ErrorCode.NONE:
-                    log.info("creating topic %s with %d partitions", result.name, result.partitions)
+                    log.info("creating topic %s with %s", result.name, counted(result.partitions, "partition"))
         else:
             self._raft.when_durable(lambda: then(results))
 

@@ -4,6 +4,8 @@ import logging
 from collections import Counter
 from typing import Final
 
+from broker.runtime.counted import counted
+
 log = logging.getLogger(__name__)
 
 LONGEST_SHOWN: Final = 100
@@ -22,10 +24,10 @@ class GroupTrace:
         """The group waits for its members to join."""
         self.counts["rebalance_began"] += 1
         log.info(
-            "Group %s rebalances, generation %d of %d members ends: %s",
+            "Group %s rebalances, generation %d of %s ends: %s",
             _shown(group_id),
             generation,
-            members,
+            counted(members, "member"),
             _shown(why),
         )
 
@@ -33,10 +35,10 @@ class GroupTrace:
         """The members of the new generation have joined."""
         self.counts["generation_formed"] += 1
         log.info(
-            "Group %s forms generation %d of %d members with protocol %s, %d ms after the last of them has joined",
+            "Group %s forms generation %d of %s with protocol %s, %d ms after the last of them has joined",
             _shown(group_id),
             generation,
-            members,
+            counted(members, "member"),
             _shown(protocol),
             waited_ms,
         )
@@ -45,10 +47,10 @@ class GroupTrace:
         """The leader's assignment is stored in the log."""
         self.counts["assignment_stored"] += 1
         log.info(
-            "Group %s is stable: the assignment of generation %d to %d members is stored",
+            "Group %s is stable: the assignment of generation %d to %s is stored",
             _shown(group_id),
             generation,
-            members,
+            counted(members, "member"),
         )
 
     def group_emptied(self, group_id: str, generation: int) -> None:
@@ -74,7 +76,7 @@ class GroupTrace:
     def offsets_expired(self, group_id: str, offsets: int) -> None:
         """Offsets of the group were deleted because their retention was over."""
         self.counts["offsets_expired"] += 1
-        log.info("%d offsets of group %s have expired", offsets, _shown(group_id))
+        log.info("the retention of %s of group %s is over", counted(offsets, "offset"), _shown(group_id))
 
     def group_removed(self, group_id: str, why: str) -> None:
         """The group no longer exists."""

@@ -19,6 +19,7 @@ from broker.request.faults import (
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
 )
+from broker.runtime.counted import counted
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProduceRequest
 from storage.batch.record_batch import (
@@ -260,8 +261,8 @@ def _log_refusal(refused: list[tuple[Topic, Batch, str]], context: RequestContex
     """One line for a request, whatever it holds."""
     topic, batch, reason = refused[0]
     log.info(
-        "Refused %d batches from %s (client id %s), the first of %d bytes for %s-%d: %s",
-        len(refused),
+        "Refused %s from %s (client id %s), the first of %d bytes for %s-%d: %s",
+        counted(len(refused), "batch"),
         context.peer,
         context.client_id,
         len(batch.records or b""),

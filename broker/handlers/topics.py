@@ -11,6 +11,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.request.code_versions import known_code
 from broker.request.context import Operation, RequestContext, ResourceType
+from broker.runtime.counted import counted
 from config.described import ConfigEntry, describe_topic
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -61,9 +62,9 @@ class TopicsHandler:
             failed = [result for result in results if result.error is not ErrorCode.NONE]
             if failed:
                 log.info(
-                    "Refused to create %d of %d topics for %s, the first with %s: %s",
+                    "Refused to create %d of %s for %s, the first with %s: %s",
                     len(failed),
-                    len(results),
+                    counted(len(results), "topic"),
                     context.peer,
                     failed[0].error.name,
                     failed[0].message,

@@ -8,6 +8,7 @@ from broker.logs.removals import LogRemovals
 from broker.logs.retention_hold import RetentionHold
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.clock import Clock
+from broker.runtime.counted import counted
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.worker_thread import WorkerThread
 from config.broker_settings import BrokerSettings
@@ -98,7 +99,7 @@ class LogBackgroundTasks:
         """Drop the state of producers that have written nothing for ``producer.id.expiration.ms``."""
         forgotten = self._logs.remove_expired_producers(self._clock.now_ms())
         if forgotten:
-            log.info("forgot %d producers that were silent for too long", forgotten)
+            log.info("forgot %s after too long a silence", counted(forgotten, "producer"))
 
     def _write(self, checkpoints: Sequence[CheckpointWrite]) -> None:
         for checkpoint in checkpoints:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.runtime.child_process import ChildEnded, ChildProcess, Message
 from broker.runtime.clock import Clock
+from broker.runtime.counted import counted
 from broker.runtime.worker_thread import MakeWorker, WorkerThread
 from config.log_config import LogConfig
 from storage.errors import LogDirFailed, StorageError
@@ -120,7 +121,9 @@ class LogLoading:
         _, to_check = self._bytes()
         if to_check:
             unclean = sum(one.bytes_to_check > 0 for one in found)
-            log.info("recovering %d of %d logs: %d bytes are to be checked", unclean, len(found), to_check)
+            log.info(
+                "recovering %d of %s: %s to be checked", unclean, counted(len(found), "log"), counted(to_check, "byte")
+            )
         try:
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(self._watch())
@@ -134,8 +137,8 @@ class LogLoading:
         self._logs.loaded()
         self._say_what_was_found()
         if to_check:
-            log.info("recovery complete: %d bytes checked", to_check)
-        log.info("loaded %d logs in %.3f s", len(self._logs.all()), self._loop.time() - self._began)
+            log.info("recovery complete: %s checked", counted(to_check, "byte"))
+        log.info("loaded %s in %.3f s", counted(len(self._logs.all()), "log"), self._loop.time() - self._began)
 
     def _say_what_was_found(self) -> None:
         for finding in self._logs.findings:

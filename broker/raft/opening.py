@@ -18,6 +18,7 @@ from broker.raft.quorum import QUORUM_STATE, Quorum, leader_change, read_leader_
 from broker.raft.single_voter_log import METADATA_PARTITION, METADATA_TOPIC_ID, SingleVoterLog
 from broker.raft.snapshots import DAMAGED_SUFFIX, SnapshotId, check_snapshot, list_snapshots
 from broker.runtime.clock import Clock
+from broker.runtime.counted import counted
 from broker.runtime.worker_thread import Flusher, WorkerThread
 from config.broker_settings import BrokerSettings
 from config.log_config import LogConfig
@@ -127,10 +128,10 @@ def open_metadata_log(
         beginning += quorum.records()
     metadata_log.append_control(beginning)
     log.info(
-        "replayed %s up to offset %d: %d topics, metadata.version %d; epoch %d begins",
+        "replayed %s up to offset %d: %s, metadata.version %d; epoch %d begins",
         METADATA_PARTITION.dir_name,
         listener.image.end_offset,
-        len(listener.image.topics.by_name),
+        counted(len(listener.image.topics.by_name), "topic"),
         listener.image.features.metadata_version,
         leader_epoch,
     )

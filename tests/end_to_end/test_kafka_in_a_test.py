@@ -160,7 +160,7 @@ def test_a_test_that_fails_shows_what_the_broker_has_seen(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert done.stdout.count("Kafka in '") == 1
     assert "Kafka in 'kafka'" in done.stdout
-    assert "creating topic orders with 1 partitions" in done.stdout
+    assert "creating topic orders with 1 partition" in done.stdout
 
 
 def run_python(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -415,7 +415,7 @@ def test_a_rebalance_can_be_followed_in_the_log(broker: InProcessBroker, caplog:
     broker.ask(leave_request(first.joined.member_id, second.joined.member_id), 5)
     lines = [line for line in caplog.messages if "group readers" in line.lower()]
     assert "Group readers forms generation 2 of 2 members with protocol range, 0 ms after" in "\n".join(lines)
-    assert lines[0].startswith("Group readers rebalances, generation 0 of 1 members ends: member test-")
+    assert lines[0].startswith("Group readers rebalances, generation 0 of 1 member ends: member test-")
     assert any(line.startswith("Group readers is stable: the assignment of generation") for line in lines)
     assert lines[-1] == "Group readers is empty from generation 3 on"
 
