@@ -1,4 +1,4 @@
-"""Share groups and streams groups through the codec: there are none."""
+"""Share groups and streams groups through the codec, at levels that have none."""
 
 import pytest
 
@@ -18,6 +18,8 @@ from protocol.messages.streams_groups import (
     TopologyDescription,
 )
 from tests.support.broker import InProcessBroker
+
+pytestmark = pytest.mark.settings(ottla_release_version="4.0")
 
 ID = bytes(range(16))
 
