@@ -1,7 +1,7 @@
 """Reading for a fetch: which bytes of which segment each partition gives, within the limits of the request."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from broker.fetch.read_rules import FetchBudget, FetchRequirements, read_records
@@ -232,6 +232,10 @@ class Fetch(ABC):
     @abstractmethod
     def wakers(self) -> Collection[Hashable]:
         """The keys of the purgatory whose events may complete the fetch. Empty if there is nothing to wait for."""
+
+    @abstractmethod
+    def changed_by(self, waker: Hashable) -> Iterable[PartitionFetch]:
+        """The partitions of which events of ``waker`` tell that were not told before."""
 
     @property
     def is_superseded(self) -> bool:

@@ -172,6 +172,7 @@ class FetchSession:
         "is_closed",
         "is_fetching",
         "is_privileged",
+        "news",
         "session_id",
         "terms",
     )
@@ -187,6 +188,8 @@ class FetchSession:
         """Whether a fetch is under way, which may wait."""
         self.changed: set[CachedPartition] = set()
         """The partitions that may have changed. The answer of all others is known to be the same as last time."""
+        self.news: set[CachedPartition] = set()
+        """Those of ``changed`` that have changed since the fetch under way has looked at them."""
         self._partitions: dict[PartitionKey, CachedPartition] = {}
         self._last_position = 0
         self._purgatory = purgatory
@@ -221,6 +224,7 @@ class FetchSession:
         if terms != self.terms:
             self.terms = terms
             self.changed.update(self._partitions.values())
+        self.news.clear()
         self.is_fetching = True
         for cached in self.changed:
             locate(cached)
@@ -251,6 +255,7 @@ class FetchSession:
         """One of the session's partitions may give another answer."""
         self.changed.add(cached)
         if self.is_fetching:
+            self.news.add(cached)
             self._purgatory.check(self)
         else:
             # The next fetch reads it. Until then an append pays nothing for a client that may never come back.
@@ -269,7 +274,7 @@ class FetchSession:
 class FullFetch(Fetch):
     """A fetch of everything that its request names; with ``sessions`` a session is made of it, if there is a slot."""
 
-    __slots__ = ("_partitions", "_sessions", "_terms")
+    __slots__ = ("_partitions", "_sessions", "_terms", "_wakers")
 
     def __init__(
         self,
@@ -283,12 +288,17 @@ class FullFetch(Fetch):
         for fetch in asked.values():
             locate(fetch)
         self._partitions = located_first(list(asked.values()))
+        self._wakers: Mapping[Hashable, PartitionFetch] = {}
 
     def partitions(self) -> Sequence[PartitionFetch]:
         return self._partitions
 
     def wakers(self) -> Collection[Hashable]:
-        return [fetch.partition for fetch in self._partitions if fetch.partition is not None]
+        self._wakers = {fetch.partition: fetch for fetch in self._partitions if fetch.partition is not None}
+        return self._wakers.keys()
+
+    def changed_by(self, waker: Hashable) -> Iterable[PartitionFetch]:
+        return (self._wakers[waker],)
 
     def withhold(self) -> FetchResult:
         """The client asks for everything again: no session is made."""
@@ -316,6 +326,10 @@ class IncrementalFetch(Fetch):
 
     def wakers(self) -> Collection[Hashable]:
         return (self._session,) if self._session.can_gain() else ()
+
+    def changed_by(self, waker: Hashable) -> Iterable[PartitionFetch]:
+        news, self._session.news = self._session.news, set()
+        return news
 
     @property
     def is_superseded(self) -> bool:

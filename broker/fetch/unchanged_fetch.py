@@ -114,7 +114,7 @@ class _Reading:
         entry = self._layout.entry(piece)
         index, offset = entry[0], entry[FETCH_OFFSET]
         before = known.partitions.get(index)
-        if (topic, index) in self._read or (before is not None and before.piece in named):
+        if (topic, index) in self._read or (before is not None and before.piece != piece and before.piece in named):
             return False  # the request has two entries for this partition, which differ
         self._read.add((topic, index))
         next_offset = iter((offset,)).__next__
@@ -124,7 +124,7 @@ class _Reading:
             return False
         partition, _ = self.served[-1]
         if not partition.has_nothing_for(offset, self._requirements.isolation) or not known.add(
-            index, piece, partition, encode_unchanged(partition, index, self._answer)
+            entry, piece, partition, self._requirements, encode_unchanged(partition, index, self._answer)
         ):
             self.are_unchanged = False
         return True

@@ -11,11 +11,13 @@ The order of the entries does not matter (librdkafka begins with another one eve
 
 from typing import Final
 
+from broker.fetch.read_rules import FetchRequirements
 from broker.replication.partition import Partition
 from broker.runtime.purgatory import Purgatory
+from protocol.fetch_layout import Entry
 
 MOST_IN_ALL: Final = 50_000
-"""Partitions that all connections together remember: 36 MB at most."""
+"""Partitions that all connections together remember: 40 MB at most."""
 
 MOST_FOR_EACH_NAMED: Final = 2
 """Partitions that a connection remembers, for each partition of its largest request: some are no longer named."""
@@ -34,14 +36,35 @@ class UnchangedPartition:
     """A partition with nothing for the consumer, and the entry that asked for it: a
     `broker.replication.partition.PartitionWatcher`."""
 
-    __slots__ = ("_topic", "index", "partition", "piece")
+    __slots__ = (
+        "_fetch_offset",
+        "_isolation",
+        "_leader_epoch",
+        "_only_leader",
+        "_topic",
+        "index",
+        "partition",
+        "piece",
+    )
 
-    def __init__(self, topic: "UnchangedTopic", index: int, piece: bytes, partition: Partition) -> None:
+    def __init__(
+        self, topic: "UnchangedTopic", entry: Entry, piece: bytes, partition: Partition, requirements: FetchRequirements
+    ) -> None:
         self._topic = topic
-        self.index = index
+        self.index, self._leader_epoch, self._fetch_offset = entry[:3]
+        self._isolation = requirements.isolation
+        self._only_leader = requirements.only_leader
         self.piece = piece
         """The partition's entry in the request."""
         self.partition = partition
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether the partition still has nothing for the consumer, not even an error."""
+        offset, partition = self._fetch_offset, self.partition
+        return partition.is_readable_at(offset, self._leader_epoch, self._only_leader) and partition.has_nothing_for(
+            offset, self._isolation
+        )
 
     def partition_changed(self) -> None:
         """The partition may have something for the consumer now."""
@@ -64,27 +87,36 @@ class UnchangedTopic:
         """One of the partitions. There must be one."""
         return next(iter(self.partitions.values())).partition
 
-    def add(self, index: int, piece: bytes, partition: Partition, answer: bytes) -> bool:
-        """From now on ``answer`` is the answer to ``piece``. False: the memory budget does not allow it."""
+    def add(
+        self, entry: Entry, piece: bytes, partition: Partition, requirements: FetchRequirements, answer: bytes
+    ) -> bool:
+        """From now on ``answer`` is the answer to ``piece``, which is ``entry`` encoded. False: the memory budget does
+        not allow it."""
+        index = entry[0]
         before = self.partitions.get(index)
         if before is not None:
             self.remove(before)
         if not self._consumer.reserve():
             return False
-        unchanged = self.partitions[index] = UnchangedPartition(self, index, piece, partition)
+        unchanged = self.partitions[index] = UnchangedPartition(self, entry, piece, partition, requirements)
         self.answers[piece] = answer
         partition.watch(unchanged)
         return True
 
     def changed(self, unchanged: UnchangedPartition) -> None:
-        """``unchanged`` is so no more."""
-        self.remove(unchanged)
-        self._consumer.partition_changed()
+        """``unchanged`` may be so no more. A request that waits is tried again only if it is not: the attempt looks at
+        all partitions, and a change may concern each of them."""
+        if unchanged.has_nothing:
+            self.answers.pop(unchanged.piece, None)  # read it again: the answer has other offsets now
+        else:
+            self.remove(unchanged)
+            self._consumer.partition_changed()
 
     def remove(self, unchanged: UnchangedPartition) -> None:
         """Forget a partition."""
         unchanged.partition.unwatch(unchanged)
-        del self.partitions[unchanged.index], self.answers[unchanged.piece]
+        del self.partitions[unchanged.index]
+        self.answers.pop(unchanged.piece, None)
         self._consumer.release()
 
 

@@ -141,6 +141,9 @@ class ReplicaManager:
         self.changed(partition)
         # Coordinators first: then they no longer wait for appends to the partition.
         self._notify_leadership_watcher(partition)
+        self._check_writes(partition)
+
+    def _check_writes(self, partition: Partition) -> None:
         self.produce_purgatory.check(partition)
         self.delete_records_purgatory.check(partition)
 
@@ -186,12 +189,18 @@ class ReplicaManager:
             self.stats.isr_shrinks += bool(partition.in_sync_replicas - state.in_sync_replicas)
             self.stats.isr_expands += bool(state.in_sync_replicas - partition.in_sync_replicas)
         is_new_epoch = state.leader_epoch != partition.leader_epoch
+        is_new_leader = state.leader != partition.leader
+        high_watermark = partition.log.high_watermark
         partition.apply(state)
         if is_new_epoch:
             self.appender.take_back(partition)
         if self._replication is not None:
             self._replication.leadership_changed(partition, is_new_epoch=is_new_epoch)
-        self.leadership_changed(partition)
+        if is_new_epoch or is_new_leader or partition.log.high_watermark != high_watermark:
+            self.leadership_changed(partition)
+        else:
+            # Other replicas, or others in sync: readers and coordinators see no difference.
+            self._check_writes(partition)
 
     def watermark_moved(self, partition: Partition) -> None:
         """A follower's fetch, or another ISR, has moved the high or the low watermark: what waits for it is woken after
@@ -204,8 +213,7 @@ class ReplicaManager:
         moved, self._moved = self._moved, {}
         for partition in moved:
             self.changed(partition)
-            self.produce_purgatory.check(partition)
-            self.delete_records_purgatory.check(partition)
+            self._check_writes(partition)
 
     def followed(self, partition: Partition) -> None:
         """A followed partition has new records, or another high watermark or log start."""

@@ -22,8 +22,12 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Return ``self.complete()`` if the operation can complete, else False. Called at every event of a watched
-        key, so it should be cheap."""
+        """Return ``self.complete()`` if the operation can complete, else False. Looks at all that it waits for."""
+
+    def try_complete_after(self, key: Hashable) -> bool:
+        """`try_complete` after an event of a watched key. An operation that waits for many things overrides it, and
+        looks at those that ``key`` stands for: a change may have an event for each of them."""
+        return self.try_complete()
 
     @abstractmethod
     def on_complete(self) -> None:
@@ -130,7 +134,7 @@ class Purgatory:
         completed = 0
         # A copy: completing an operation may check or watch this key again.
         for operation in tuple(watchers):
-            if not operation.is_completed and self._attempt(operation):
+            if not operation.is_completed and self._attempt_after(key, operation):
                 completed += 1
         self._sweep(key, watchers)
         return completed
@@ -156,6 +160,13 @@ class Purgatory:
     def _attempt(self, operation: DelayedOperation) -> bool:
         try:
             return operation.is_completed or operation.try_complete()
+        except Exception as error:  # noqa: BLE001 - see on_failure
+            self._fail(operation, error)
+            return True
+
+    def _attempt_after(self, key: Hashable, operation: DelayedOperation) -> bool:
+        try:
+            return operation.try_complete_after(key)
         except Exception as error:  # noqa: BLE001 - see on_failure
             self._fail(operation, error)
             return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 from broker.replication.isolation import FetchIsolation
@@ -86,14 +86,29 @@ class ShareFetch:
         most = self._most_bytes_of_each(ready)
         available = 0
         for one in ready:
-            offset, partition = one.share.window.next_fetch_offset(), one.partition
-            if not partition.is_leader or not partition.log.log_start_offset <= offset <= partition.log.log_end_offset:
+            size = self._readable_bytes(one, most)
+            if size is None:
                 return True
-            try:
-                available += partition.log.readable_bytes(offset, partition.visible_end(self.isolation), most)
-            except StorageError:
-                return True  # reading this partition finds the error, which is then answered
+            available += size
         return available >= self.min_bytes
+
+    def may_give(self, one: ShareFetchPartition) -> bool:
+        """Whether a partition has anything for the answer now."""
+        if one.share.phase is Phase.FENCED:
+            return True
+        if one.topic_id_partition in self.failed or not one.share.can_acquire():
+            return False
+        return self._readable_bytes(one, self.max_bytes) != 0
+
+    def _readable_bytes(self, one: ShareFetchPartition, most: int) -> int | None:
+        """How much there is to acquire; None if the partition must be read again, and has an error then."""
+        offset, partition = one.share.window.next_fetch_offset(), one.partition
+        if not partition.is_leader or not partition.log.log_start_offset <= offset <= partition.log.log_end_offset:
+            return None
+        try:
+            return partition.log.readable_bytes(offset, partition.visible_end(self.isolation), most)
+        except StorageError:
+            return None
 
     def _most_bytes_of_each(self, ready: Sequence[ShareFetchPartition]) -> int:
         return max(self.max_bytes // len(ready), 1)
@@ -189,7 +204,7 @@ class ShareFetch:
 class DelayedShareFetch(DelayedOperation):
     """A ShareFetch that waits for records."""
 
-    __slots__ = ("_fetch", "_now_ms", "_ready", "_since_ms", "_stats", "_then")
+    __slots__ = ("_by_key", "_fetch", "_now_ms", "_ready", "_since_ms", "_stats", "_then")
 
     def __init__(
         self,
@@ -202,6 +217,7 @@ class DelayedShareFetch(DelayedOperation):
         """``stats``: of the group; ``now_ms``: the monotonic clock."""
         super().__init__()
         self._fetch = fetch
+        self._by_key: dict[Hashable, ShareFetchPartition] = {one.share.key: one for one in fetch.partitions}
         self._then = then
         self._stats = stats
         self._now_ms = now_ms
@@ -219,6 +235,12 @@ class DelayedShareFetch(DelayedOperation):
         self._ready = ready
         return self.complete()
 
+    def try_complete_after(self, key: Hashable) -> bool:
+        """The same after an event of ``key``: the session, or one of perhaps thousands of partitions, most of which
+        have nothing."""
+        changed = self._by_key.get(key)
+        return (changed is None or self._fetch.may_give(changed)) and self.try_complete()
+
     def on_complete(self) -> None:
         """Acquire what there is, and answer."""
         fetch = self._fetch
@@ -228,7 +250,7 @@ class DelayedShareFetch(DelayedOperation):
             self._count_time()
         self._stats.fetch_ratios.record(100 * len(ready) // fetch.asked)
         self._then(fetch.acquire(ready))
-        del self._fetch, self._then, self._ready
+        del self._fetch, self._then, self._ready, self._by_key
 
     def _count_time(self) -> None:
         now_ms = self._now_ms()
@@ -239,4 +261,4 @@ class DelayedShareFetch(DelayedOperation):
         """Answer with the error: raised again, it would reach the append that the fetch has waited for."""
         log.error("a share fetch failed: %s", error, exc_info=error)
         self._then([ShareFetchAnswer(one.topic_id_partition, error) for one in self._fetch.partitions])
-        del self._fetch, self._then
+        del self._fetch, self._then, self._by_key

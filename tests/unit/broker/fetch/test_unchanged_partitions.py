@@ -124,6 +124,27 @@ def records(answer: FetchResponse) -> list[tuple[int, int]]:
     return [(one.partition_index, one.high_watermark) for one in with_records]
 
 
+def test_a_waiting_request_is_not_tried_again_for_changes_that_bring_nothing(
+    broker: InProcessBroker, ids: dict[str, bytes], reads: list[tuple[str, int]]
+) -> None:
+    consumer = Consumer(broker, ids)
+    consumer.ask()
+    consumer.client.send(consumer.request(max_wait_ms=60_000), NEW)
+    assert consumer.client.has_no_answer()
+    reads.clear()
+
+    async def change_all() -> None:
+        for partition in list(broker.server.components.replicas.partitions()):
+            broker.server.components.replicas.changed(partition)
+
+    broker.run(change_all())
+    assert reads == []
+    assert consumer.client.has_no_answer()
+    broker.produce("many", b"new", partition=7)
+    assert records(consumer.receive()) == [(7, 1)]
+    assert sorted(reads) == sorted(consumer.offsets), "what has changed has other offsets, perhaps"
+
+
 @pytest.mark.parametrize("version", [OLD, NEW])
 def test_only_what_has_changed_is_read(
     broker: InProcessBroker, ids: dict[str, bytes], reads: list[tuple[str, int]], version: int

@@ -1,3 +1,5 @@
+from collections.abc import Hashable
+
 import pytest
 
 from broker.runtime.manual_clock import ManualClock
@@ -43,6 +45,20 @@ def test_what_is_ready_does_not_wait(purgatory: Purgatory, clock: ManualClock) -
     assert operation.log == ["complete"]
     assert (purgatory.stats.pending, purgatory.stats.watched) == (0, 0)
     assert clock.alarms == 0
+
+
+def test_an_operation_under_many_keys_is_told_whose_event_it_is(purgatory: Purgatory) -> None:
+    class OfMany(Delayed):
+        def try_complete_after(self, key: Hashable) -> bool:
+            self.log.append(f"after {key}")
+            return key == "b" and self.complete()
+
+    operation = OfMany()
+    assert not purgatory.watch(operation, ["a", "b", "c"], 500)
+    attempts = operation.attempts
+    assert [purgatory.check(key) for key in "acb"] == [0, 0, 1]
+    assert operation.log == ["after a", "after c", "after b", "complete"]
+    assert operation.attempts == attempts
 
 
 def test_an_event_completes_what_it_makes_ready_and_nothing_else(purgatory: Purgatory) -> None:
