@@ -66,7 +66,10 @@ class ControllerListener:
             read_ahead=services.read_ahead,
         )
         self.isrs = OwnIsrs(
-            self._requests, node_id=metadata_log.leader_id, broker_epoch=lambda: controller.broker_epoch
+            self._requests,
+            node_id=metadata_log.leader_id,
+            broker_epoch=lambda: controller.broker_epoch,
+            call_soon=services.loop.call_soon,
         )
         """Changes the ISRs of the partitions that this node leads."""
         self.elect_leaders = self._requests.elect_leaders

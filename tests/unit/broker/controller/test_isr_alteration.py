@@ -177,7 +177,8 @@ def test_a_follower_that_has_registered_anew_does_not_get_into_an_isr_of_the_con
     follower = cluster.broker(2)
     topic = cluster.topic("orders", [OWN, 2])
     epoch = follower.epoch
-    own_isrs = OwnIsrs(cluster.requests, node_id=OWN, broker_epoch=cluster.own_epoch)
+    turn = []
+    own_isrs = OwnIsrs(cluster.requests, node_id=OWN, broker_epoch=cluster.own_epoch, call_soon=turn.append)
     outcomes = []
 
     def ask(partition_epoch, epoch_of_2):
@@ -186,6 +187,7 @@ def test_a_follower_that_has_registered_anew_does_not_get_into_an_isr_of_the_con
         assert own_isrs.submit(
             WantedIsr(topic.topic_id, 0, partition.leader_epoch, partition_epoch, isr), outcomes.append
         )
+        turn.pop()()
         return outcomes.pop()
 
     cluster.clock.advance(10_000)
@@ -199,6 +201,33 @@ def test_a_follower_that_has_registered_anew_does_not_get_into_an_isr_of_the_con
     assert cluster.leader_and_isr()[2] == [OWN]
     assert isinstance(ask(partition_epoch, follower.epoch), IsrCommitted)
     assert cluster.leader_and_isr()[2] == [OWN, 2]
+
+
+def test_what_the_own_broker_asks_for_in_one_turn_is_one_change_of_the_metadata():
+    cluster = Cluster()
+    epoch_of_2 = cluster.broker(2).epoch
+    topic = cluster.topic("orders", *[[OWN, 2]] * 100)
+    turn, outcomes = [], []
+    own_isrs = OwnIsrs(cluster.requests, node_id=OWN, broker_epoch=cluster.own_epoch, call_soon=turn.append)
+    before = len(cluster.log.batches)
+
+    def submit(index, *isr):
+        partition = cluster.image.topics.by_name["orders"].partition(index)
+        epochs = {broker: epoch_of_2 if broker == 2 else cluster.own_epoch() for broker in isr}
+        wanted = WantedIsr(topic.topic_id, index, partition.leader_epoch, partition.partition_epoch, epochs)
+        return own_isrs.submit(wanted, lambda outcome: outcomes.append((index, outcome)))
+
+    for index in range(100):
+        assert submit(index, OWN)
+    assert not submit(7, OWN)
+    own_isrs.withdraw(topic.topic_id, 8)
+    assert outcomes == []
+    [ask] = turn
+    ask()
+
+    assert len(cluster.log.batches) == before + 1
+    assert [index for index, outcome in outcomes if outcome.isr == (OWN,)] == [*range(8), *range(9, 100)]
+    assert submit(7, OWN, 2)
 
 
 def test_of_two_changes_of_one_partition_in_one_request_the_second_is_too_late(cluster):
