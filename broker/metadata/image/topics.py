@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -58,6 +58,15 @@ class PartitionImage(NamedTuple):
 _index_of = attrgetter("index")
 
 
+def _place_of(index: int, partitions: Sequence[PartitionImage]) -> int | None:
+    """The place of partition ``index`` in ``partitions``, which are in the order of their indexes; None: not there."""
+    if 0 <= index < len(partitions) and partitions[index].index == index:
+        return index
+    # A log that was cut in the middle may know partition 2 and not partition 1.
+    place = bisect_left(partitions, index, key=_index_of)
+    return place if place < len(partitions) and partitions[place].index == index else None
+
+
 class TopicImage(NamedTuple):
     """One topic; its partitions in the order of their indexes."""
 
@@ -74,14 +83,8 @@ class TopicImage(NamedTuple):
 
     def partition(self, index: int) -> PartitionImage | None:
         """The partition ``index``, None if the topic has no such partition."""
-        partitions = self.partitions
-        if 0 <= index < len(partitions) and partitions[index].index == index:
-            return partitions[index]
-        # A log that was cut in the middle may know partition 2 and not partition 1.
-        position = bisect_left(partitions, index, key=_index_of)
-        if position < len(partitions) and partitions[position].index == index:
-            return partitions[position]
-        return None
+        place = _place_of(index, self.partitions)
+        return None if place is None else self.partitions[place]
 
     def owns(self, topic_id: bytes | None) -> bool:
         """Whether a log whose directory names ``topic_id`` (None: no topic) is of this topic.
@@ -141,10 +144,19 @@ class _TopicEdit:
         yield from self.changed.values()
 
     def image(self) -> TopicImage:
+        # The partitions that have not changed are copied, and not looked at: a topic may have ten thousand.
+        partitions = [] if self.before is None else list(self.before.partitions)
+        added: list[PartitionImage] = []
+        for index, partition in self.changed.items():
+            place = _place_of(index, partitions)
+            if place is None:
+                added.append(partition)
+            else:
+                partitions[place] = partition
         return TopicImage(
             name=self.name,
             topic_id=self.topic_id,
-            partitions=tuple(sorted(self.partitions(), key=_index_of)),
+            partitions=tuple(sorted([*partitions, *added], key=_index_of) if added else partitions),
             is_renewed=self.is_renewed,
         )
 

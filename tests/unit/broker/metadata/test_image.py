@@ -27,6 +27,7 @@ from protocol.records.cluster_metadata import (
     UnregisterControllerRecord,
 )
 from storage.topic_partition import TopicPartition
+from tests.support.cost import calls
 from tests.support.metadata import image_of, replayed
 
 ORDERS = bytes(15) + b"\x07"
@@ -269,6 +270,15 @@ def test_a_delta_names_what_changed():
     }
     assert delta.configs.changed == {(2, "old")}
     assert delta.topics.deleted == {}
+
+
+def test_a_change_costs_the_same_in_a_topic_of_ten_thousand_partitions():
+    def cost(partitions):
+        image = image_of(*topic(partitions=partitions))
+        change = PartitionChangeRecord(partition_id=7, topic_id=ORDERS, isr=[1])
+        return calls(lambda: delta_of(image, change))
+
+    assert cost(10_000) == cost(100)
 
 
 def test_a_name_can_be_deleted_and_created_in_one_delta():
