@@ -4,6 +4,7 @@ Everything happens in the caller's thread; long work is handed out to be perform
 `CheckpointWrite`, `FlushTarget`) or is a generator that the caller can pause.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -75,9 +76,9 @@ class LogManager:
     """The logs in the data directories of one broker, but for the metadata log."""
 
     __slots__ = (
-        "_chance", "_deleted", "_directories", "_files", "_log_dirs", "_logs", "_open_files", "_pending_removals",
-        "_walk_all_records", "exchanged", "failures", "findings", "futures", "producer_id_expiration_ms", "repaired",
-        "withheld",
+        "_chance", "_counts", "_deleted", "_directories", "_files", "_log_dirs", "_logs", "_open_files",
+        "_pending_removals", "_walk_all_records", "exchanged", "failures", "findings", "futures",
+        "producer_id_expiration_ms", "repaired", "withheld",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +100,8 @@ class LogManager:
         self._chance = chance
         self._logs: dict[TopicPartition, Log] = {}
         self._log_dirs: dict[TopicPartition, LogDir] = {}
+        self._counts: Counter[LogDir] = Counter()
+        """How many of these logs stand in each directory."""
         self._pending_removals: list[tuple[PendingRemoval, LogDir]] = []
         self._deleted = DeletedPartitions()
         self.futures = FutureLogs(files, self._make)
@@ -133,7 +136,7 @@ class LogManager:
     def count_in(self, directory: LogDir) -> int:
         """How many logs stand in a data directory, copies of logs that are moved to it included."""
         copies = sum(future.directory is directory for future in self.futures.all())
-        return len(self.in_directory(directory)) + copies
+        return self._counts[directory] + copies
 
     @property
     def directories(self) -> tuple[LogDir, ...]:
@@ -296,6 +299,7 @@ class LogManager:
     def _add(self, log: Log, directory: LogDir) -> None:
         self._logs[log.topic_partition] = log
         self._log_dirs[log.topic_partition] = directory
+        self._counts[directory] += 1
 
     def take_pending_removals(self) -> list[tuple[PendingRemoval, LogDir]]:
         """The removals of what loading has found half deleted; returned once."""
@@ -379,10 +383,7 @@ class LogManager:
         if not alive:
             raise LogDirFailed("no data directory is left that can be written to")
         candidates = [directory for directory in alive if not directory.is_cordoned] or alive[:1]
-        if len(candidates) == 1:
-            return candidates[0]
-        in_use = list(self._log_dirs.values())
-        return min(candidates, key=in_use.count)
+        return min(candidates, key=self._counts.__getitem__)
 
     def may_be_made(self, topic_partition: TopicPartition) -> bool:
         """Whether a new log may have this name: not before its deleted namesake is forgotten."""
@@ -405,6 +406,7 @@ class LogManager:
         if log is None:
             return None
         directory = self._log_dirs.pop(topic_partition)
+        self._counts[directory] -= 1
         self._deleted.add(directory, {topic_partition})
         log.abandon()
         path = f"{directory.path}/{topic_partition.suffixed_dir_name(unique_id, DELETE)}"
@@ -423,6 +425,8 @@ class LogManager:
         self.futures.pop(log.topic_partition)
         log.go_on_in(future.log, exchange.final)
         self._log_dirs[log.topic_partition] = future.directory
+        self._counts[before] -= 1
+        self._counts[future.directory] += 1
         return PendingRemoval(self._files, (exchange.deleted,), log.config.file_delete_delay_ms), before
 
     # Truncating: what a follower does ---------------------------------------------------------------------------------
@@ -472,6 +476,7 @@ class LogManager:
         for log in gone:
             del self._logs[log.topic_partition], self._log_dirs[log.topic_partition]
             log.abandon()
+        self._counts[directory] = 0
         return gone
 
     def let_go_removed(self, topic_partition: TopicPartition) -> bool:
@@ -480,7 +485,7 @@ class LogManager:
         False if the data directory itself is gone: then `directory_failed` is called for."""
         if not self._log_dirs[topic_partition].is_there:
             return False
-        del self._log_dirs[topic_partition]
+        self._counts[self._log_dirs.pop(topic_partition)] -= 1
         self._logs.pop(topic_partition).abandon()
         return True
 
@@ -595,6 +600,7 @@ class LogManager:
                 self.fail(write.directory, error)
         self._logs.clear()
         self._log_dirs.clear()
+        self._counts.clear()
 
     def leave(self, broker_epoch: int = -1) -> None:
         """After `close`, and after the metadata log's: write the clean-shutdown markers and release the directories.
