@@ -7,6 +7,7 @@ fenced leads nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 
 from broker.controller.cluster_view import ClusterView
 from broker.controller.partition_change import Election, Wanted, plan_change
@@ -26,6 +27,16 @@ def fence(view: ClusterView, broker: RegisterBrokerRecord) -> list[Record]:
         *leave(view, broker.broker_id),
         BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=1),
     ]
+
+
+def begin_to_fence(view: ClusterView, broker: RegisterBrokerRecord, most: int) -> list[Record]:
+    """The first ``most`` changes of `fence` where it has more than these; else none.
+
+    Thousands of partitions are changed step by step, so that the loop turns in between. The broker is not fenced before
+    the last step.
+    """
+    changes = list(islice(leave(view, broker.broker_id), most + 1))
+    return changes[:most] if len(changes) > most else []
 
 
 def unfence(view: ClusterView, broker: RegisterBrokerRecord) -> list[Record]:

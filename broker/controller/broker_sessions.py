@@ -73,6 +73,8 @@ class _Session:
     last_contact_ms: int
     metadata_offset: int = -1
     """The offset of the last record that the broker has applied, as it said last."""
+    waits: bool = False
+    """Whether a heartbeat waits for the controller's answer. The broker sends the next one behind that."""
 
 
 class BrokerSessions:
@@ -93,8 +95,16 @@ class BrokerSessions:
         self._shutdown_offsets.pop(broker_id, None)
 
     def touch(self, broker_id: int, broker_epoch: int, metadata_offset: int, now_ms: int) -> None:
-        """The broker has sent a heartbeat."""
-        self._sessions[broker_id] = _Session(broker_epoch, now_ms, metadata_offset)
+        """The broker has sent a heartbeat. Its session cannot be over before `answered`, which is the controller's own
+        time: an answer waits for the disk of the metadata log."""
+        self._sessions[broker_id] = _Session(broker_epoch, now_ms, metadata_offset, waits=True)
+
+    def answered(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
+        """The heartbeat is answered, and the next one due."""
+        session = self._sessions.get(broker_id)
+        if session is not None and session.broker_epoch == broker_epoch:
+            session.waits = False
+            session.last_contact_ms = now_ms
 
     def renew(self, broker_id: int, now_ms: int) -> None:
         """The same run of the broker has registered again."""
@@ -113,7 +123,7 @@ class BrokerSessions:
         return (
             session is not None
             and session.broker_epoch == broker_epoch
-            and now_ms - session.last_contact_ms <= self._timeout_ms
+            and (session.waits or now_ms - session.last_contact_ms <= self._timeout_ms)
         )
 
     def silent_ms(self, broker_id: int, now_ms: int) -> int | None:
@@ -127,6 +137,7 @@ class BrokerSessions:
             (session.last_contact_ms, broker_id)
             for broker_id in unfenced
             if (session := self._sessions.get(broker_id)) is not None
+            and not session.waits
             and now_ms - session.last_contact_ms > self._timeout_ms
         ]
         return [broker_id for _, broker_id in sorted(silent)]
@@ -137,7 +148,7 @@ class BrokerSessions:
             (
                 session.last_contact_ms + self._timeout_ms + 1
                 for broker_id in unfenced
-                if (session := self._sessions.get(broker_id)) is not None
+                if (session := self._sessions.get(broker_id)) is not None and not session.waits
             ),
             default=None,
         )

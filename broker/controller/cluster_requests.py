@@ -13,7 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.controller.broker_changes import begin_controlled_shutdown, fail_directories, fence, unfence
+from broker.controller.broker_changes import (
+    begin_controlled_shutdown,
+    begin_to_fence,
+    fail_directories,
+    fence,
+    unfence,
+)
 from broker.controller.broker_registration import plan_registration
 from broker.controller.broker_sessions import BrokerSessions, BrokerState, next_state, state_of
 from broker.controller.cluster_view import ClusterView
@@ -37,6 +43,9 @@ from protocol.records.cluster_metadata import BrokerRegistrationChangeRecord, Re
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
+
+MOST_CHANGES: Final = 1_000
+"""How many partitions one look at the sessions changes: a twentieth of a second."""
 
 RETRY_MS: Final = 1_000
 """After how long a session is looked at again that could not be ended, since the metadata log's disk was full."""
@@ -156,7 +165,12 @@ class ClusterRequests:
             is_fenced=after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
             should_shut_down=after is BrokerState.SHUTDOWN_NOW,
         )
-        controller.when_durable(lambda: then(answer))
+
+        def answered() -> None:
+            sessions.answered(broker.broker_id, broker.broker_epoch, self._clock.monotonic_ms())
+            then(answer)
+
+        controller.when_durable(answered)
 
     def alter_partition(self, request: AlterPartitionRequest, then: Callable[[AlterPartitionResponse], None]) -> None:
         """Change the replicas in sync as the leaders of partitions ask (KIP-497), each with its own success or error.
@@ -222,8 +236,7 @@ class ClusterRequests:
     def session_check(self, now_ms: int) -> int:
         """Fence a broker whose session is over, and balance leaders when that is due. Call it periodically.
 
-        One call fences one broker: after a pause of this process, heartbeats that have come meanwhile are read between
-        two calls.
+        One call changes `MOST_CHANGES` partitions at most and fences one broker: heartbeats are read between two calls.
 
         Args:
             now_ms: milliseconds of the monotonic clock.
@@ -231,7 +244,8 @@ class ClusterRequests:
         Returns: when to call again at the latest, in milliseconds of the monotonic clock.
         """
         try:
-            self._fence_first_overdue(now_ms)
+            if self._fence_first_overdue(now_ms):
+                return now_ms
             if now_ms >= self._next_election_ms:
                 has_more = self._hold_periodic_elections()
                 self._next_election_ms = now_ms if has_more else now_ms + self._settings.rebalance_interval_ms
@@ -291,14 +305,20 @@ class ClusterRequests:
     def _unfenced(self) -> list[int]:
         return [broker_id for broker_id, broker in self._controller.others.items() if not broker.fenced]
 
-    def _fence_first_overdue(self, now_ms: int) -> None:
+    def _fence_first_overdue(self, now_ms: int) -> bool:
+        """Whether the broker is still to be fenced, after more changes of its partitions."""
         controller = self._controller
         for broker_id in self._sessions.overdue(self._unfenced(), now_ms)[:1]:
-            controller.append(fence(controller.view(), controller.image.cluster.brokers[broker_id]))
+            view, broker = controller.view(), controller.image.cluster.brokers[broker_id]
+            if changes := begin_to_fence(view, broker, MOST_CHANGES):
+                controller.append(changes)
+                return True
+            controller.append(fence(view, broker))
             self._sessions.timed_out += 1
             log.warning(
                 "broker %d is fenced: it has sent no heartbeat for %d ms", broker_id, self._settings.session_timeout_ms
             )
+        return False
 
     def _hold_periodic_elections(self) -> bool:
         """Whether there are more elections than one turn holds."""

@@ -2,10 +2,12 @@
 
 import pytest
 
+from broker.controller import cluster_requests
 from broker.controller.cluster_requests import ClusterRequests
 from broker.controller.topic_creation import NewTopic
 from protocol.errors import ErrorCode as E
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest
 from storage.errors import DiskFull
 from storage.topic_partition import TopicPartition
 from tests.unit.broker.controller.cluster import CLUSTER_ID, OWN, Broker, Cluster, directory
@@ -396,6 +398,71 @@ def test_a_failed_directory_changes_nothing_for_a_partition_that_has_its_replica
     cluster.controller.directory_failed(directory(OWN), [TopicPartition("orders", 0)])
 
     assert cluster.leader_and_isr() == before == (2, 0, [2])
+
+
+@pytest.fixture
+def few_changes(monkeypatch):
+    """How many partitions one look at the sessions changes."""
+    monkeypatch.setattr(cluster_requests, "MOST_CHANGES", 10)
+    return 10
+
+
+def test_a_broker_of_many_partitions_is_fenced_in_steps_between_which_heartbeats_are_read(few_changes):
+    cluster = Cluster()
+    second = cluster.broker(2)
+    topic = cluster.topic("orders", *[[2, OWN]] * 25)
+    cluster.clock.advance(9_001)
+    now_ms = cluster.clock.monotonic_ms()
+    before = len(cluster.log.batches)
+
+    assert cluster.requests.session_check(now_ms) == now_ms
+    assert cluster.requests.session_check(now_ms) == now_ms
+    assert not second.registered.fenced
+    assert cluster.requests.session_check(now_ms) > now_ms
+
+    assert second.registered.fenced
+    assert [len(batch) for batch in cluster.log.batches[before:]] == [10, 10, 5 + 1]
+    partitions = cluster.image.topics.by_id[topic.topic_id].partitions
+    assert {(one.leader, one.isr) for one in partitions} == {(OWN, (OWN,))}
+
+
+def test_a_broker_that_is_heard_of_while_it_is_being_fenced_is_not_fenced(few_changes):
+    cluster = Cluster()
+    second = cluster.broker(2)
+    cluster.topic("orders", *[[2, OWN]] * 25)
+    cluster.clock.advance(9_001)
+    now_ms = cluster.clock.monotonic_ms()
+
+    assert cluster.requests.session_check(now_ms) == now_ms
+    second.heartbeat()
+    assert cluster.requests.session_check(now_ms) > now_ms
+
+    assert not second.registered.fenced
+    assert [one.leader for one in cluster.image.topics.by_name["orders"].partitions] == [OWN] * 10 + [2] * 15
+
+
+def test_a_broker_whose_heartbeat_waits_for_the_controllers_disk_is_not_silent():
+    cluster = Cluster()
+    second, third = cluster.broker(2), cluster.broker(3)
+    cluster.log.is_held = True
+    cluster.controller.allocate_producer_ids(lambda _: None)
+    heartbeat = BrokerHeartbeatRequest(
+        broker_id=2, broker_epoch=second.epoch, current_metadata_offset=second.epoch,
+        want_fence=False, want_shut_down=False,
+    )  # fmt: skip
+    cluster.requests.broker_heartbeat(heartbeat, lambda _: None)
+    cluster.clock.advance(60_000)
+    cluster.check_sessions()
+    cluster.log.sync()
+    assert (second.registered.fenced, third.registered.fenced) == (False, True)
+
+    cluster.clock.advance(9_000)
+    cluster.check_sessions()
+    assert not second.registered.fenced
+    cluster.clock.advance(1)
+    cluster.log.is_held = False
+    cluster.check_sessions()
+    assert second.registered.fenced
 
 
 # Answers
