@@ -73,12 +73,19 @@ final class Broker {
     Broker(Cluster cluster, SharedServer shared) {
         this.cluster = cluster;
         this.shared = shared;
-        config = shared.brokerConfig();
+        config = withoutUnstableApis(shared.brokerConfig());
         ownMetadata = new MetadataLog(config.metadataLogDir());
         directory = Path.of(System.getProperty("ottla.directory"), "broker-" + made++ + "-of-node-" + config.nodeId());
         if (shared.loader() == null) {
             shared.loader_$eq(StandIn.of(MetadataLoader.class, new Loader(), Unreachable::inTheBroker));
         }
+    }
+
+    /** The settings as tests see them: where they allow versions of APIs that Kafka has not released, tests ask for them. */
+    private static KafkaConfig withoutUnstableApis(KafkaConfig config) {
+        Map<String, Object> values = new HashMap<>(config.originals());
+        values.put("unstable.api.versions.enable", "false");
+        return new KafkaConfig(values, false);
     }
 
     int nodeId() {

@@ -20,6 +20,7 @@ import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
 import org.apache.kafka.raft.LogOffsetMetadata;
 import org.apache.kafka.raft.RaftLog;
 import org.apache.kafka.server.authorizer.Authorizer;
+import org.apache.kafka.server.config.AbstractKafkaConfig;
 import scala.Option;
 
 /** The controller in the process of a broker, with the methods of Kafka's ControllerServer that base classes of tests
@@ -47,7 +48,7 @@ final class Controller {
     Map<String, String> settings() {
         Map<String, String> settings = new HashMap<>();
         config().originals().forEach((name, value) -> {
-            if (name.matches("num\\.partitions|default\\.replication\\.factor|min\\.insync\\.replicas|.*\\.enable"
+            if (AbstractKafkaConfig.CONFIG_DEF.names().contains(name) && name.matches("num\\.partitions|default\\.replication\\.factor|min\\.insync\\.replicas|.*\\.enable"
                     + "|broker\\.session\\.timeout\\.ms|controller\\.quota\\..*|quota\\..*|delegation\\..*|leader\\..*")
                     && !name.startsWith("unstable.") && !name.startsWith("controller.quorum")) {
                 settings.put(name, value.toString());
