@@ -67,7 +67,7 @@ class ShareDelivery:
         self._controller = controller
         self._requests = requests
         self._remote_letters = remote_letters
-        self._persister = persister
+        self._get_persister = persister
         self.wheel: TimingWheel = services.wheel
         self.purgatory = Purgatory(
             services.fetch_wheel, purge_interval=settings.share_fetch_purgatory_purge_interval_requests
@@ -75,6 +75,11 @@ class ShareDelivery:
         """Where share fetches wait."""
         self._sources = sources
         sources.share_fetch_purgatory = self.purgatory
+
+    @cached_property
+    def persister(self) -> SharePersister:
+        """Keeps the state of share partitions."""
+        return self._get_persister()
 
     @cached_property
     def configs(self) -> ShareGroupConfigs:
@@ -99,7 +104,7 @@ class ShareDelivery:
         services = self._services
         made = self._sources.share_partitions = SharePartitions(
             self._replicas,
-            self._persister(),
+            self.persister,
             self.configs,
             clock=services.clock,
             wheel=services.wheel,

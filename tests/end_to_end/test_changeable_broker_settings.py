@@ -60,8 +60,8 @@ def test_every_one_is_stored_and_told_back_also_after_a_restart(broker: BrokerPr
         for name, entry in described(broker).items()
         if not entry.is_read_only and not name.startswith(OF_A_LISTENER_ONLY) and entry.value != "null"
     }
-    # What may not be set to nothing, or not at this metadata.version.
-    for name in ("ssl.engine.factory.class", "cordoned.log.dirs"):
+    # What may not be set to nothing, and what has one value for the whole cluster with eligible leader replicas.
+    for name in ("ssl.engine.factory.class", "cordoned.log.dirs", "min.insync.replicas"):
         values.pop(name, None)
     assert "sasl.kerberos.min.time.before.relogin" in values
     values["sasl.kerberos.min.time.before.relogin"] = "58000"

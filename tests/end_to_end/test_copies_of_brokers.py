@@ -57,7 +57,7 @@ def test_a_fork_and_its_original_do_not_see_each_others_records(kafka: Broker) -
             assert contents(second) == contents(fork) == [b"1", b"fork"]
     with pytest.raises(BrokerError, match="does not run"):
         contents(fork)
-    with pytest.raises(BrokerError, match="no topic"):
+    with pytest.raises(BrokerError, match="there is no such topic"):
         contents(kafka)
 
 
@@ -176,5 +176,5 @@ def test_copies_under_load_are_one_moment_of_the_original() -> None:
 
 
 def test_a_snapshot_that_was_never_taken_is_told(kafka: Broker) -> None:
-    with pytest.raises(BrokerError, match="there is no snapshot 999"):
+    with pytest.raises(BrokerError, match="snapshot is 999, and there is no such snapshot"):
         Snapshot(kafka, 999).restore()

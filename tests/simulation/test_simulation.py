@@ -61,9 +61,8 @@ ReplicaFetch.is_flush_due = property(lambda fetch: False)
         "replicated",
         0,
         """
-from dataclasses import replace
 from broker.replication import replica_fetch
-replica_fetch._CHECKED = replace(replica_fetch._CHECKED, checks_crc=False)
+replica_fetch._CHECKED = replica_fetch._CHECKED._replace(checks_crc=False)
 """,
     ),
     "a cleaner that removes the last value of a key": (

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
+from broker.controller.feature_updates import UpgradeType
 from broker.request.permissions import Operation, ResourceType
 from broker.security.acls.codes import PatternType, PermissionType
 from config.resources import ConfigResource
@@ -344,7 +345,9 @@ def _snapshot(test: CarelessTest) -> None:
 
 
 def _features(test: CarelessTest) -> None:
-    update = UpdateFeaturesRequest.FeatureUpdate(feature="eligible.leader.replicas.version", max_version_level=1)
+    update = UpdateFeaturesRequest.FeatureUpdate(
+        feature="eligible.leader.replicas.version", max_version_level=0, upgrade_type=UpgradeType.SAFE_DOWNGRADE
+    )
     test.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)
 
 

@@ -96,7 +96,7 @@ def test_topic_settings_can_be_changed_and_are_no_secrets() -> None:
 def test_the_broker_shows_every_setting_of_kafka_and_ours() -> None:
     entries = broker({"log.cleanup.policy": "compact, delete", "node.id": "3"})
 
-    assert len(entries) == 364
+    assert len(entries) == 365
     assert list(entries) == sorted(entries)
     assert shown(entries["log.cleanup.policy"]) == (
         "compact,delete <- STATIC_BROKER:log.cleanup.policy=compact, delete, DEFAULT:log.cleanup.policy=delete"

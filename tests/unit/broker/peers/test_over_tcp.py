@@ -317,7 +317,7 @@ def test_a_broker_is_asked_in_the_newest_common_versions(broker: InProcessBroker
         assert [topic.name for topic in answer.topics] == ["orders"]
         known = await peer.versions()
         assert known[1] == (4, 18)
-        assert known.finalized_features["metadata.version"] == 25
+        assert known.finalized_features["metadata.version"] == 33
         assert known.supported_features["kraft.version"] == (0, 1)
         peer.close()
 

@@ -216,6 +216,10 @@ def test_a_broker_registers_and_is_unfenced_by_a_heartbeat(broker: InProcessBrok
         assert (answer.error_code, answer.is_caught_up, answer.is_fenced) == (E.NONE, True, False)
     assert not member.is_fenced
 
+    # A stop of the node waits for brokers that are active.
+    broker.advance(9_000 + 1_000)
+    broker.wait_until(lambda: member.is_fenced)
+
 
 def test_a_broker_that_is_silent_is_fenced_when_its_session_is_over(broker: InProcessBroker) -> None:
     member = Member(broker)
