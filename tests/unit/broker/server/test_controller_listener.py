@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -205,6 +206,22 @@ def test_the_metadata_log_names_the_address_of_this_start(broker: InProcessBroke
 # Brokers
 
 
+def restart_followed_by(member: Member) -> None:
+    """Stop the node in order, and start it again. It stops once the active member has heard that it is away."""
+    broker = member.broker
+
+    async def begin_to_stop() -> asyncio.Future[None]:
+        return asyncio.ensure_future(broker.server.stop())
+
+    stopping = broker.run(begin_to_stop())
+    broker.settle()
+    member.heartbeat()
+    while not stopping.done():
+        broker.advance(100)
+    broker.restart()
+    member.client = broker.connect("CONTROLLER")
+
+
 @pytest.mark.parametrize("version", range(2, 5))
 def test_a_broker_registers_and_is_unfenced_by_a_heartbeat(broker: InProcessBroker, version: int) -> None:
     member = Member(broker)
@@ -238,8 +255,7 @@ def test_a_broker_has_a_whole_session_behind_the_start_of_its_controller(broker:
     member = Member(broker)
     member.register()
     member.heartbeat()
-    broker.restart()
-    member.client = broker.connect("CONTROLLER")
+    restart_followed_by(member)
     broker.advance(8_900)
     assert not member.is_fenced
 
