@@ -307,7 +307,7 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
             ("DESCRIBE_CLIENT_QUOTAS", "of a user, *"),
             ("DESCRIBE_CONFIGS", "*"),
             ("DESCRIBE_USER_SCRAM_CREDENTIALS", "of nobody, *"),
-            ("INCREMENTAL_ALTER_CONFIGS", "of everything, *"),
+            ("INCREMENTAL_ALTER_CONFIGS", "of *"),
             ("INCREMENTAL_ALTER_CONFIGS", "operation 4"),
             ("PRODUCE", "a batch length of 4*"),
             ("PRODUCE", "seventeen zero bytes behind the batch"),
