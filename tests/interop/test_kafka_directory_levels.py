@@ -18,6 +18,7 @@ from config.release_versions import NEWEST, ReleaseVersion, read_release_version
 from dev.broker_process import BrokerProcess
 from dev.kafka_jars import NEWEST as NEWEST_KAFKA
 from dev.kafka_jars import OLDEST
+from dev.waiting import until
 from protocol.records.control_records import KRaftVoters, SnapshotHeader
 from storage.checkpoints import MetaProperties, read_meta_properties
 from storage.files import FileSystem
@@ -151,8 +152,9 @@ def test_ottla_features_shows_and_raises_the_levels_of_either_broker_as_kafkas_t
 
     assert features.main([*upgrade, "--bootstrap-server", shared.kafka.bootstrap]) == features.DONE
     raised = capsys.readouterr().out.splitlines()
+    # The broker hears of it after the controller has answered.
+    until(lambda: described(shared.kafka) != older, "that the broker knows the levels")
     newest = described(shared.kafka)
-    assert newest != older
     shared.kafka.stop()
 
     shared.ottla.start()
