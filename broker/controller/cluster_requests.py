@@ -28,6 +28,7 @@ from broker.metadata.image.records import Record
 from broker.metadata.record_versions import CORDONED_SINCE
 from broker.request.faults import Fault, InvalidRequest
 from broker.runtime.clock import Clock
+from broker.runtime.counted import counted
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -335,7 +336,7 @@ class ClusterRequests:
             has_more = has_more or elected.has_more
             if elected.records:
                 controller.append(elected.records)
-                log.info("%d partitions get other leaders", len(elected.records))
+                log.info("other leaders for %s", counted(len(elected.records), "partition"))
         return has_more
 
 

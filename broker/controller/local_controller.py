@@ -159,9 +159,9 @@ class LocalController:
         self.append([record])
         changes, offline = self._own_broker().take_over(is_new_epoch=not was_clean, found=found)
         if offline:
-            log.error("%d partitions are offline: their log directories are not available", offline)
+            log.error("%s offline without an available log directory", counted(offline, "partition"))
         if changes:
-            log.info("leading %d partitions in a new leader epoch", len(changes))
+            log.info("leading %s in a new leader epoch", counted(len(changes), "partition"))
             self.append(changes)
         self._raft.when_durable(then)
 
@@ -308,7 +308,7 @@ class LocalController:
             grown = {result.topic for result in results if result.error is ErrorCode.NONE}
             for wish in wishes:
                 if wish.topic in grown:
-                    log.info("topic %s gets %d partitions in all", wish.topic, wish.count)
+                    log.info("topic %s gets %s in all", wish.topic, counted(wish.count, "partition"))
         else:
             self._raft.when_durable(lambda: then(results))
 
@@ -451,7 +451,7 @@ class LocalController:
         changes = () if validate_only else planner.records
         self._append_or_wait(results, changes, then)
         if changes:
-            log.info("changed %d quotas of clients", len(changes))
+            log.info("%s of clients changed", counted(len(changes), "quota"))
 
     def create_acls(self, wanted: Sequence[NewAcl], *, then: Callable[[list[Fault | None]], None]) -> None:
         from broker.controller.acl_changes import AclPlanner

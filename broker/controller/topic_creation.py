@@ -26,6 +26,7 @@ from broker.request.faults import (
 )
 from broker.request.quota import MutationQuota
 from broker.runtime.clock import Ids
+from broker.runtime.counted import counted
 from config.errors import InvalidConfig
 from config.log_config import LogConfig, validate_topic_overrides
 from config.resources import ConfigResource
@@ -209,8 +210,8 @@ class TopicPlanner:
             factor = self._defaults.replication_factor
         if self._defaults.clamps_replication_factor and factor > self._placement.brokers > 0:
             log.info(
-                "topic %s gets %d replicas instead of %d (ottla.replication.factor.clamp)",
-                *(topic.name, self._placement.brokers, factor),
+                "topic %s gets %s instead of %d (ottla.replication.factor.clamp)",
+                *(topic.name, counted(self._placement.brokers, "replica"), factor),
             )
             factor = self._placement.brokers
         try:

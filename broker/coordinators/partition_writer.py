@@ -22,6 +22,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.replication.transaction_marker import TransactionMarker
 from broker.request.faults import Fault, error_code_of
 from broker.runtime.clock import Clock
+from broker.runtime.counted import counted
 from protocol.errors import ErrorCode
 from protocol.primitives import Unencodable
 from storage.appending import StagedAppend
@@ -126,7 +127,7 @@ class PartitionWriter(Generic[Record]):
             return
         error = self._append(entry, partial(self._stage, entry, result))
         if error is not None:
-            log.warning("%d records cannot be written: %s", len(result.records), error)
+            log.warning("%s not written: %s", counted(len(result.records), "record"), error)
             self._settle()
 
     def append_marker(self, marker: TransactionMarker, then: Completion) -> None:

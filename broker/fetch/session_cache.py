@@ -12,6 +12,7 @@ from collections import OrderedDict
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.runtime.clock import Clock, Ids
+from broker.runtime.counted import counted
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +151,7 @@ class FetchSessionCache(Generic[Session]):
             evicted = min(candidates, default=worth)
             if worth <= evicted:
                 return False
-        log.debug("fetch session %d of %d partitions is evicted", evicted.session_id, evicted.partitions)
+        log.debug("fetch session %d of %s is evicted", evicted.session_id, counted(evicted.partitions, "partition"))
         self.remove(evicted.session_id)
         self.stats.evictions += 1
         return True

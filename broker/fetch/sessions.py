@@ -33,6 +33,7 @@ from broker.replication.isolation import FetchIsolation
 from broker.replication.partition import Partition
 from broker.request.faults import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from broker.runtime.clock import Clock, Ids
+from broker.runtime.counted import counted
 from broker.runtime.purgatory import Purgatory
 from storage.sentinels import NO_OFFSET
 
@@ -405,7 +406,7 @@ class FetchSessions:
             if not cached.stays_unchanged(read, terms.isolation):
                 session.changed.add(cached)
         self._cache.add(session)
-        log.debug("fetch session %d begins with %d partitions", session_id, len(session))
+        log.debug("fetch session %d begins with %s", session_id, counted(len(session), "partition"))
         return session_id
 
     def _continued(self, session_id: int, epoch: int, terms: FetchTerms) -> FetchSession:

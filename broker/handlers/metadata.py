@@ -17,6 +17,7 @@ from broker.request.context import (
 )
 from broker.request.faults import Fault, InvalidRequest, TopicAuthorizationFailed, TopicWithoutName
 from broker.request.node import Node
+from broker.runtime.counted import counted
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.records.cluster_metadata import NO_LEADER
@@ -120,9 +121,9 @@ class MetadataHandler:
                 missing.append(name)
         if impossible:
             log.info(
-                "%s requests %d topics with invalid names, the first: %s",
+                "%s requests %s that cannot exist, the first: %s",
                 context.peer,
-                len(impossible),
+                counted(len(impossible), "topic"),
                 fault_of_name(impossible[0]),
             )
         if missing and request.allow_auto_topic_creation and self._auto_create_topics_enable:

@@ -17,6 +17,7 @@ from broker.logs.removals import LogRemovals
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.child_process import ChildEnded
 from broker.runtime.clock import Clock
+from broker.runtime.counted import counted
 from broker.runtime.worker_thread import MakeWorker, WorkerThread
 from config.broker_settings import BrokerSettings
 from storage.errors import DiskFull, LogDirFailed, StorageError, TooManyOpenFiles
@@ -323,7 +324,8 @@ class LogCleaner:
         )
         if done.records_without_key:
             log.warning(
-                "%s had %d records without a key: they are gone", cleaned.topic_partition, done.records_without_key
+                "%s had %s without a key, which cleaning removed",
+                *(cleaned.topic_partition, counted(done.records_without_key, "record")),
             )
         for write in self._logs.cleaner_checkpoints():
             self._checkpoint_writer.submit(

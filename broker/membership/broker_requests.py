@@ -17,6 +17,7 @@ from broker.peers.waiting import set_by
 from broker.request.context import RequestContext
 from broker.request.session import ANONYMOUS
 from broker.runtime.clock import Clock
+from broker.runtime.counted import counted
 from protocol.errors import ErrorCode, described
 from protocol.headers import decode_response, encode_request
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -224,7 +225,7 @@ class BrokerRequests:
             answer = await self._forward(client, wishes)
         except (ForwardingFailed, NotForwardable) as error:
             names = list(self._new_topics)  # the others would wait as long for nothing
-            log.warning("%d topics were not created, the first is %s: %s", len(names), names[0], error)
+            log.warning("%s not created, the first is %s: %s", counted(len(names), "topic"), names[0], error)
         else:
             for topic in answer.topics:
                 if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):

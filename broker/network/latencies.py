@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from operator import add, sub
 
 from broker.network.processor import Processor
+from broker.runtime.counted import counted
 from broker.runtime.histogram import BUCKETS, percentiles
 
 log = logging.getLogger(__name__)
@@ -24,10 +25,9 @@ class LatencyReport:
             self._reported[listener] = counts
             p50, p90, p99, p999, most = percentiles(new, (0.5, 0.9, 0.99, 0.999, 1))
             log.info(
-                "%s answered %d requests since the last such line: "
-                "p50 %d us, p90 %d us, p99 %d us, p99.9 %d us, most %d us",
+                "%s answered %s since the last such line: p50 %d us, p90 %d us, p99 %d us, p99.9 %d us, most %d us",
                 listener,
-                sum(new),
+                counted(sum(new), "request"),
                 p50,
                 p90,
                 p99,

@@ -61,7 +61,7 @@ class StderrWriter(io.RawIOBase):
         content = bytes(data)
         notice = b"\n" * self._is_within_line
         if self._lost_lines:
-            notice += b"%d lines are missing here: stderr could not be written\n" % self._lost_lines
+            notice += b"lines missing here, since stderr could not be written: %d\n" % self._lost_lines
         text = notice + content
         written = self._write_what_is_taken(text)
         if written >= len(notice):

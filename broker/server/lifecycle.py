@@ -14,6 +14,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.image.records import Record
 from broker.metadata.registration import Registration
 from broker.runtime.clock import Clock
+from broker.runtime.counted import counted
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.shutdown import CONTROLLED_SHUTDOWN_MS, Shutdown, first_of
 from broker.server.log_dirs import LogDirs
@@ -183,7 +184,8 @@ class BrokerLifecycle:
             self._shutdown.fail(error)
             return
         log.error(
-            "%s is offline until the next start, and %d partitions with it: %s", directory.path, len(partitions), error
+            "%s is offline until the next start, and %s with it: %s",
+            *(directory.path, counted(len(partitions), "partition"), error),
         )
         # Not at once: this call may come from the publication of a metadata change.
         directory_id = self._log_dirs.id_of(directory)

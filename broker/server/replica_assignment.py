@@ -19,6 +19,7 @@ from broker.replication.disk_reserve import DiskReserve
 from broker.replication.partition import ALONE, LeaderAndIsr, Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.clock import Clock, Ids
+from broker.runtime.counted import counted
 from broker.runtime.scheduler import Scheduler
 from broker.runtime.worker_thread import WorkerThread
 from config.resources import ConfigResource
@@ -129,10 +130,9 @@ class ReplicaAssignment:
             log.warning("partitions without a directory begin without records: %s", _named(begun))
         if self._withheld:
             log.warning(
-                "%d replicas are offline, since their log directories are gone and no other broker is known to have "
-                "their records: %s. They wait for these directories, which are looked for at a start, or for another "
-                "leader",
-                len(self._withheld), _named(sorted(self._withheld)),
+                "%s without log directory, whose records no other broker is known to have: %s. Each is offline until "
+                "its directory is there at a start, or another broker leads",
+                counted(len(self._withheld), "replica"), _named(sorted(self._withheld)),
             )  # fmt: skip
         self._forget_deleted()
 

@@ -7,6 +7,7 @@ from broker.controller.client import ControllerClient
 from broker.controller.topic_creation import BROKER_DEFAULT, NewTopic, TopicResult
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.topic_rules import fault_of_name
+from broker.runtime.counted import counted
 from config.topics_at_start import KEY, TopicAtStart
 from protocol.errors import ErrorCode
 
@@ -50,8 +51,8 @@ def _is_there(topic: TopicAtStart, image: MetadataImage) -> bool:
     found = image.topics.by_name.get(topic.name)
     if found is not None and topic.partitions not in (None, len(found.partitions)):
         log.warning(
-            "topic %s keeps its %d partitions, though %s says %d",
-            *(topic.name, len(found.partitions), KEY, topic.partitions),
+            "topic %s keeps its %s, though %s says %d",
+            *(topic.name, counted(len(found.partitions), "partition"), KEY, topic.partitions),
         )
     return found is not None
 

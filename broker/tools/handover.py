@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from broker.runtime.clock import SystemIds
+from broker.runtime.counted import counted
 from broker.tools.handover_directory import (
     CONTROLLER_PROPERTIES,
     LISTENER,
@@ -146,7 +147,7 @@ def _next_steps(
     image = source.image
     yield (
         f"{target} has the metadata up to offset {source.end.end_offset} of cluster {source.cluster_id}: "
-        f"{len(image.topics.by_name)} topics, metadata.version {image.features.metadata_version}"
+        f"{counted(len(image.topics.by_name), 'topic')}, metadata.version {image.features.metadata_version}"
     )
     yield ""
     yield f"1. Start the Apache Kafka controller, node {controller.node_id}, as the user that owns this directory:"

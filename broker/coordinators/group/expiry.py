@@ -24,6 +24,7 @@ from broker.coordinators.group.settings import GroupSettings
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.group.subscription import CONSUMER_PROTOCOL
 from broker.runtime.clock import Clock
+from broker.runtime.counted import counted
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
 from protocol.schema import NO_UUID
@@ -166,7 +167,9 @@ class Expiry:
         def then(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 first = next(iter((*piece.expired, *piece.removed)))
-                self._events.write_failed(first, f"what has expired of {len(piece.expired)} groups", error.name)
+                self._events.write_failed(
+                    first, f"what has expired of {counted(len(piece.expired), 'group')}", error.name
+                )
                 return
             for group_id, offsets in piece.expired.items():
                 self._stats.expired_offsets += offsets
@@ -202,7 +205,7 @@ class Expiry:
         def then(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 self._unforgotten.update(topics)
-                self._events.write_failed(found[0][0], f"{len(found)} offsets of deleted topics", error.name)
+                self._events.write_failed(found[0][0], f"{counted(len(found), 'offset')} of deleted topics", error.name)
 
         return GroupResult([offset_tombstone(group_id, *partition) for group_id, partition in found], then)
 

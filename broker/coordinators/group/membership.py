@@ -30,6 +30,7 @@ from broker.coordinators.group.static_members import StaticMembers
 from broker.coordinators.group.stats import GroupStats
 from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Clock, Ids
+from broker.runtime.counted import counted
 from broker.runtime.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
@@ -86,7 +87,7 @@ class Membership:
         """All records are replayed: each member of a record has its session timeout to send a request."""
         for group in self._presence.load():
             if len(group.members) > self._settings.max_size:
-                why = f"it has {len(group.members)} members, {self._settings.max_size} are allowed"
+                why = f"it has {counted(len(group.members), 'member')}, at most {self._settings.max_size} may be"
                 self._rounds.submit(group, self._rounds.begin(group, why))
 
     def unload(self, code: ErrorCode) -> None:

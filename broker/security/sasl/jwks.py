@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from broker.runtime.clock import Alarm, Clock
+from broker.runtime.counted import counted
 from broker.runtime.worker_thread import WorkerThread
 from broker.security.sasl.signatures import KeySet, NoKeySet, read_key_set
 from config.oauthbearer import SignedTokens
@@ -89,7 +90,7 @@ class JwksSource:
         self._is_fetching = False
         self._failures = 0
         if len(keys) != len(self._keys):
-            log.info("%s has %d keys that sign tokens", self._settings.jwks_url, len(keys))
+            log.info("%s has %s for signatures of tokens", self._settings.jwks_url, counted(len(keys), "key"))
         self._keys = keys
         self._wait(self._settings.refresh_ms)
 

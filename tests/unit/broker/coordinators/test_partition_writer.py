@@ -104,7 +104,7 @@ def test_a_change_that_has_no_bytes_is_refused_alone(toy: Toy, caplog: pytest.Lo
     assert toy.values == {"a": "1", "c": "3"}
     assert toy.put(("d", "4")) == [E.NONE]
     assert [record.getMessage() for record in caplog.records if "written" in record.msg] == [
-        "1 records cannot be written: a key that has no bytes"
+        "1 record not written: a key that has no bytes"
     ]
 
 

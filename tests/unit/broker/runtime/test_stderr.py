@@ -11,7 +11,7 @@ import pytest
 from broker.runtime.stderr import StderrWriter
 
 Pipe = tuple[int, int]
-NOTICE = b"%d lines are missing here: stderr could not be written\n"
+NOTICE = b"lines missing here, since stderr could not be written: %d\n"
 
 
 @pytest.fixture

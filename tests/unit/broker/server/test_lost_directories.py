@@ -161,7 +161,9 @@ def test_the_last_replica_in_sync_waits_for_its_disk_or_another_leader(
 
     restart_with_a_new_disk(member)
 
-    assert [line for line in caplog.messages if line.startswith("1 replicas are offline") and "orders-0" in line]
+    assert [
+        line for line in caplog.messages if line.startswith("1 replica without log directory") and "orders-0" in line
+    ]
     (answer,) = member.ask(fetch_request("orders"), 12).responses
     assert answer.partitions[0].error_code == E.KAFKA_STORAGE_ERROR
     assert_follows(member, primary)

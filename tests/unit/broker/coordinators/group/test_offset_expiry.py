@@ -358,7 +358,7 @@ def test_what_cannot_be_written_is_kept_and_tried_again(home):
 
     home.fails(ErrorCode.KAFKA_STORAGE_ERROR)
     assert home.offsets() == {("orders", 0): 1}
-    assert home.events.named("write_failed") == [(G, "what has expired of 1 groups", "KAFKA_STORAGE_ERROR")]
+    assert home.events.named("write_failed") == [(G, "what has expired of 1 group", "KAFKA_STORAGE_ERROR")]
     assert home.shard.stats.expired_offsets == 0
 
     home.expires()
@@ -514,7 +514,7 @@ def test_tombstones_that_cannot_be_written_are_written_with_the_next_look_for_ex
     home.forgets(orders=ORDERS_ID)
     home.fails(ErrorCode.KAFKA_STORAGE_ERROR)
     assert len(home.offsets()) == 2
-    assert home.events.named("write_failed") == [(G, "1 offsets of deleted topics", "KAFKA_STORAGE_ERROR")]
+    assert home.events.named("write_failed") == [(G, "1 offset of deleted topics", "KAFKA_STORAGE_ERROR")]
 
     home.expires()
     home.writer.settle()
