@@ -29,6 +29,7 @@ from broker.runtime import loggers
 from config.errors import InvalidConfig, SettingsError
 from config.refusals import is_security_key
 from config.resources import ConfigResource
+from protocol.errors import ErrorCode
 from protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -37,6 +38,8 @@ from protocol.messages.configs import (
 )
 
 log = logging.getLogger(__name__)
+
+_OF_A_BROKER = (ConfigResource.BROKER, ConfigResource.BROKER_LOGGER)
 
 Answer = TypeVar("Answer", AlterConfigsResponse.Response, IncrementalAlterConfigsResponse.Response)
 
@@ -218,9 +221,11 @@ def _answers(
 
 
 def _answer(kind: type[Answer], resource: Resource, result: AlterationResult) -> Answer:
+    # Kafka says nothing of this refusal, and something of every other.
+    is_told = resource.type not in _OF_A_BROKER or result.error is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return kind(
         error_code=result.error,
-        error_message=result.message,
+        error_message=result.message if is_told else None,
         resource_type=resource.type,
         resource_name=resource.name,
     )

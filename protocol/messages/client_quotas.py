@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.schema import Array, Bool, Float64, Int8, Int16, Int32, String, api_message, field, struct
 
 
@@ -22,7 +23,7 @@ class DescribeClientQuotasRequest:
 class DescribeClientQuotasResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: String | None = None
+    error_message: String | None = field(default=None, told=(ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION))
     entries: Array[Entry] | None = field(refused=None)
 
     @struct

@@ -19,14 +19,14 @@ class DescribeUserScramCredentialsRequest:
 class DescribeUserScramCredentialsResponse:
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: String | None = None
+    error_message: String | None = field(default=None, refused=None)
     results: Array[Result] = field(mirrors=".")
 
     @struct
     class Result:
         user: String = field(refused="")
         error_code: Int16 = 0
-        error_message: String | None = None
+        error_message: String | None = field(default=None, refused=None)
         credential_infos: Array[CredentialInfo]
 
         @struct
