@@ -226,7 +226,7 @@ def test_what_to_do_next_is_said_with_the_addresses_of_the_node(
     assert f"controller.quorum.bootstrap.servers=127.0.0.1:{port}\n" in said
     assert "node.id=1" in said
     assert "Brokers 7 find the controller where this node's own was" in said
-    assert "1 topics, metadata.version 33" in said
+    assert "1 topic, metadata.version 33" in said
 
 
 def test_brokers_that_had_joined_the_node_are_told_a_new_address(
