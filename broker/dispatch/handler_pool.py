@@ -6,7 +6,7 @@ from time import monotonic_ns
 from typing import Final
 
 from broker.request.channel import RequestChannel
-from broker.request.response import ResponseSlot
+from broker.request.response import ResponseSlot, overlapping_api
 from broker.request.stats import HandlerTurn
 
 MOST_A_TURN: Final = 32
@@ -24,9 +24,10 @@ def evaluate(slot: ResponseSlot, turn: HandlerTurn, handle: Callable[[ResponseSl
     if not stream.is_free and not stream.admits(slot):
         return
     slot.turn = turn
+    overlapping = overlapping_api(slot)  # its handler may release the frame
     handle(slot)
     if not slot.is_filled:
-        stream.wait_for(slot)
+        stream.wait_for(slot, overlapping)
     elif not stream.is_free:
         stream.move_on()
 

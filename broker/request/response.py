@@ -1,8 +1,9 @@
 """The requests of a connection while they are under way: a slot for each answer, and the order of evaluation.
 
 A request is evaluated when the requests before it on its connection are answered, as in Kafka, which reads a
-connection's next request after the answer to the last one. So no answer is older than the request's turn. The one
-exception is a Produce behind Produces: their order is all that matters, and it is kept without waiting.
+connection's next request after the answer to the last one. So no answer is older than the request's turn. A Produce
+behind Produces is an exception, and so is an OffsetCommit behind OffsetCommits: their order is all that matters, and it
+is kept without waiting.
 
     connection's queue     Produce  Produce  Metadata  Produce
                            evaluated, not    held until both Produces
@@ -19,6 +20,16 @@ from protocol.codec import Chunk
 
 NOTHING: Final[Sequence[Chunk]] = ()
 """The answer to a Produce with acks=0: no bytes. The answers behind it may be sent."""
+
+PRODUCE: Final = 0
+OFFSET_COMMIT: Final = 8
+"""API keys, as numbers that compiled code compares at once."""
+
+NO_OVERLAP: Final = -1
+"""Stands for an API whose requests wait for the answers to those before them."""
+
+_ANY: Final = -2
+"""No request is without an answer."""
 
 NO_FRAME: Final = memoryview(b"")
 """Stands where a frame was."""
@@ -78,7 +89,7 @@ class RequestStream:
         "_is_called",
         "_is_closed",
         "_is_cut",
-        "_only_produces",
+        "_overlap",
         "_put_back",
         "_unanswered",
         "_when_closed",
@@ -102,8 +113,8 @@ class RequestStream:
         """The first held request is in the channel."""
         self._unanswered = 0
         """Requests evaluated and not answered."""
-        self._only_produces = True
-        """Every one of these is a Produce."""
+        self._overlap = _ANY
+        """The API of all of these, if its requests need not wait for one another; else `NO_OVERLAP`."""
         self._is_cut = False
         self._is_closed = False
         self._when_closed: Callable[[RequestStream], None] | None = None
@@ -146,22 +157,25 @@ class RequestStream:
                 return True
         return False
 
-    def wait_for(self, slot: "ResponseSlot") -> None:
-        """``slot`` is evaluated and has no answer yet: hold what comes behind it."""
+    def wait_for(self, slot: "ResponseSlot", overlapping: int) -> None:
+        """``slot`` is evaluated and has no answer yet: hold what comes behind it, but for requests of the API
+        ``overlapping``, its own (`overlapping_api`)."""
         if self._is_closed:
             self.move_on()
             return
         slot.is_awaited = True
         self.is_free = False
         self._unanswered += 1
-        if not _is_produce(slot):
-            self._only_produces = False
-        elif self._held:
+        if self._overlap == _ANY:
+            self._overlap = overlapping
+        elif self._overlap != overlapping:
+            self._overlap = NO_OVERLAP
+        if self._held and self._overlap != NO_OVERLAP:
             self.move_on()
 
     def hold_all(self) -> None:
         """The request that is evaluated now is put off: nothing behind it is evaluated before, not even a Produce."""
-        self._only_produces = False
+        self._overlap = NO_OVERLAP
 
     def answered(self) -> None:
         """A request that was waited for has its answer."""
@@ -169,7 +183,7 @@ class RequestStream:
             return
         self._unanswered -= 1
         if not self._unanswered:
-            self._only_produces = True
+            self._overlap = _ANY
             self.move_on()
 
     def move_on(self) -> None:
@@ -205,7 +219,7 @@ class RequestStream:
         go; none of them waits for an answer to another, since answers are dropped."""
         self._is_closed = True
         self._unanswered = 0
-        self._only_produces = True
+        self._overlap = _ANY
         if self.repeats is not None:
             self.repeats.close()
         self.repeats = NO_REPEATS
@@ -218,7 +232,7 @@ class RequestStream:
     def _may_begin(self, slot: "ResponseSlot") -> bool:
         if self.session.throttled_until_ms:
             return False
-        return not self._unanswered or (self._only_produces and _is_produce(slot))
+        return not self._unanswered or self._overlap == overlapping_api(slot) != NO_OVERLAP
 
 
 class ResponseSlot:
@@ -334,7 +348,12 @@ class LastAnswer:
         self._owner.throttle(throttle_time_ms)
 
 
-def _is_produce(slot: ResponseSlot) -> bool:
-    """Whether a request that has its frame is a Produce: API key 0, the first two bytes."""
+def overlapping_api(slot: ResponseSlot) -> int:
+    """The API key of a request that has its frame, if requests of the API need not wait for one another; else
+    `NO_OVERLAP`. The key is in the first two bytes."""
     frame = slot.frame
-    return len(frame) > 1 and not frame[1] and not frame[0]
+    if len(frame) < 2 or frame[0]:
+        return NO_OVERLAP
+    if not frame[1]:
+        return PRODUCE
+    return OFFSET_COMMIT if frame[1] == OFFSET_COMMIT else NO_OVERLAP

@@ -17,6 +17,10 @@ from tests.support.slots import Owner, stream
 PRODUCE = bytes([0, ApiKey.PRODUCE])
 FETCH = bytes([0, ApiKey.FETCH])
 METADATA = bytes([0, ApiKey.METADATA])
+COMMIT = bytes([0, ApiKey.OFFSET_COMMIT])
+
+OVERLAPPING = (PRODUCE, COMMIT)
+"""Requests of these APIs need not wait for one another."""
 
 
 class Line:
@@ -33,6 +37,7 @@ class Line:
         self._answered_at_once = answered_at_once
         self._slots: dict[str, ResponseSlot] = {}
         self._names: dict[ResponseSlot, str] = {}
+        self._apis: dict[str, bytes] = {}
 
     def _put_back(self, slots: Sequence[ResponseSlot]) -> None:
         self.queue.extendleft(reversed(slots))
@@ -42,6 +47,7 @@ class Line:
         slot = ResponseSlot(self.owner, self.stream, memoryview(api + name.encode()), 0)
         self._slots[name] = slot
         self._names[slot] = name
+        self._apis[name] = api
         self.queue.append(slot)
 
     def handlers_take(self, most: int = 100) -> list[str]:
@@ -54,11 +60,14 @@ class Line:
     def _handle(self, slot: ResponseSlot) -> None:
         name = self._names[slot]
         unanswered = [other for other in self.evaluated if not self._slots[other].is_filled]
-        if unanswered and not all(self._slots[other].frame[:2] == PRODUCE for other in (name, *unanswered)):
+        apis = {self._apis[other] for other in (name, *unanswered)}
+        if unanswered and not (len(apis) == 1 and apis <= set(OVERLAPPING)):
             self.early.append(f"{name} before the answers to {unanswered}")
         self.evaluated.append(name)
         if name in self._answered_at_once:
             slot.fill([name.encode()])
+        elif self._apis[name] != PRODUCE:
+            slot.release_frame()
 
     def answer(self, name: str, answer: Sequence[Chunk] = (b"answer",)) -> None:
         """The answer that was waited for is there."""
@@ -88,11 +97,25 @@ def test_requests_that_are_answered_at_once_are_evaluated_in_one_go() -> None:
     assert line.stream.is_free
 
 
-def test_a_produce_behind_produces_without_an_answer_is_evaluated_at_once() -> None:
+@pytest.mark.parametrize("api", OVERLAPPING)
+def test_requests_whose_order_is_all_that_matters_are_evaluated_without_waiting_for_one_another(api: bytes) -> None:
     line = Line()
     for name in "123":
-        line.asks(PRODUCE, name)
+        line.asks(api, name)
     assert line.handlers_take() == ["1", "2", "3"]
+
+
+def test_a_commit_waits_for_produces_and_a_produce_for_commits() -> None:
+    line = Line()
+    for api, name in ((PRODUCE, "produce"), (COMMIT, "commit"), (COMMIT, "next commit"), (PRODUCE, "next produce")):
+        line.asks(api, name)
+    assert line.handlers_take() == ["produce"]
+    line.answer("produce")
+    assert line.handlers_take() == ["produce", "commit", "next commit"]
+    line.answer("commit")
+    assert line.handlers_take() == ["produce", "commit", "next commit"]
+    line.answer("next commit")
+    assert line.handlers_take() == ["produce", "commit", "next commit", "next produce"]
 
 
 def test_what_is_behind_several_produces_waits_for_the_answers_to_all_of_them() -> None:
@@ -235,7 +258,7 @@ def test_a_request_that_was_called_before_the_client_was_throttled_is_held_again
 
 @settings(max_examples=300, deadline=None)
 @given(
-    apis=st.lists(st.sampled_from([PRODUCE, FETCH]), min_size=1, max_size=12),
+    apis=st.lists(st.sampled_from([PRODUCE, COMMIT, FETCH]), min_size=1, max_size=12),
     at_once=st.sets(st.integers(0, 11)),
     steps=st.lists(st.tuples(st.sampled_from(["arrive", "take", "answer"]), st.integers(0, 11)), max_size=60),
 )
