@@ -13,8 +13,8 @@ from typing import Final
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.image import GroupImage
+from broker.coordinators.group.kinds import Kinds
 from broker.coordinators.group.membership import Membership
-from broker.coordinators.group.modern.kinds import GroupsOfKind
 from broker.coordinators.group.offset_table import PartitionKey
 from broker.coordinators.group.offsets import Offsets
 from broker.coordinators.group.queues import GroupQueues
@@ -79,7 +79,7 @@ class Expiry:
         self,
         image: GroupImage,
         membership: Membership,
-        kinds: Mapping[str, GroupsOfKind],
+        kinds: Kinds,
         offsets: Offsets,
         queues: GroupQueues,
         *,
@@ -147,7 +147,7 @@ class Expiry:
         """The retention of the group's offsets (None: no offset can expire now), and what makes the tombstones of the
         group's own records if it goes with its last offset."""
         if (modern := self._image.modern.get(group_id)) is not None:
-            groups = self._kinds[modern.kind]
+            groups = self._kinds.of(modern.kind)
             if not groups.has_expiring_offsets(modern):
                 return None, None
             has_members = modern.member_count > 0

@@ -9,13 +9,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
-from broker.coordinators.group.consumer.group import ConsumerGroup
-from broker.coordinators.group.modern.group import ModernGroup, NewGroup
+from broker.coordinators.group.modern.group import ModernGroup
 from broker.coordinators.group.offset_table import OffsetTable, pack_offset
 from broker.coordinators.group.pending_offsets import PendingOffsets
 from broker.coordinators.group.requests import CommittedOffset
-from broker.coordinators.group.share.group import ShareGroup
-from broker.coordinators.group.streams.group import StreamsGroup
 from protocol.records.coordinator_records import UnknownRecord
 from protocol.records.group_metadata import (
     KEY_TYPES,
@@ -42,12 +39,6 @@ _KIND_OF_TYPE: Final = (
 )
 _KINDS: Final = {key: _KIND_OF_TYPE[number] for number, key in KEY_TYPES.items() if number in _KIND_OF_TYPE}
 """The kind of group that records of the other group protocols belong to, by the class of their key."""
-_NEW_GROUPS: Final[Mapping[str, NewGroup]] = {
-    CONSUMER: ConsumerGroup,
-    SHARE: ShareGroup,
-    STREAMS: StreamsGroup,
-}
-"""How a group is made that a record names for the first time, by kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +74,21 @@ class GroupMetadata:
 def kind_of_key(key: Any) -> str:
     """The kind of group that a record with this key of one of the newer protocols belongs to."""
     return _KINDS[type(key)]
+
+
+def _new_group(kind: str, group_id: str) -> ModernGroup:
+    """A group that a record names for the first time. Its kind's modules are not imported before."""
+    if kind == CONSUMER:
+        from broker.coordinators.group.consumer.group import ConsumerGroup
+
+        return ConsumerGroup(group_id)
+    if kind == SHARE:
+        from broker.coordinators.group.share.group import ShareGroup
+
+        return ShareGroup(group_id)
+    from broker.coordinators.group.streams.group import StreamsGroup
+
+    return StreamsGroup(group_id)
 
 
 class GroupImage:
@@ -159,7 +165,7 @@ class GroupImage:
         if group is None or group.kind != kind:
             if value is None:
                 return
-            group = self.modern[key.group_id] = _NEW_GROUPS[kind](key.group_id)
+            group = self.modern[key.group_id] = _new_group(kind, key.group_id)
             self.simple.discard(key.group_id)
         group.replay(key, value)
         if group.is_gone:

@@ -6,14 +6,14 @@ before ours in the log. Where it would make a decision wrong, the decision reads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
 from broker.coordinators.group.image import GroupImage
+from broker.coordinators.group.kinds import Kinds
 from broker.coordinators.group.membership import Membership
-from broker.coordinators.group.modern.kinds import GroupsOfKind
 from broker.coordinators.group.offset_table import PartitionKey
 from broker.coordinators.group.records import GroupResult, offset_record, offset_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, FetchedOffset, OffsetToCommit, TopicPartitionName
@@ -35,7 +35,7 @@ class Offsets:
         self,
         image: GroupImage,
         membership: Membership,
-        kinds: Mapping[str, GroupsOfKind],
+        kinds: Kinds,
         *,
         settings: GroupSettings,
         clock: Clock,
@@ -95,7 +95,7 @@ class Offsets:
 
     def _refusal(self, request: Commit, group: ClassicGroup | None) -> ErrorCode:
         if (modern := self._image.modern.get(request.group_id)) is not None:
-            return self._kinds[modern.kind].check_commit(modern, request)
+            return self._kinds.of(modern.kind).check_commit(modern, request)
         if group is None:
             # A consumer that is no member may create a group by committing to it.
             return ErrorCode.NONE if request.generation <= NO_GENERATION else request.unknown_group_error
@@ -108,7 +108,9 @@ class Offsets:
         """NONE if a client may read the group's offsets as this member; None as the id: as no member."""
         modern = self._image.modern.get(group_id)
         return (
-            ErrorCode.NONE if modern is None else self._kinds[modern.kind].check_fetch(modern, member_id, member_epoch)
+            ErrorCode.NONE
+            if modern is None
+            else self._kinds.of(modern.kind).check_fetch(modern, member_id, member_epoch)
         )
 
     def _settle(self, request: Commit) -> None:
@@ -173,7 +175,7 @@ class Offsets:
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID, _never_read
         if (modern := self._image.modern.get(group_id)) is not None:
-            return self._kinds[modern.kind].check_delete_offsets(modern), modern.subscribes_to
+            return self._kinds.of(modern.kind).check_delete_offsets(modern), modern.subscribes_to
         group = self._membership.find(group_id)
         if group is None or group.state is GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND, _never_read

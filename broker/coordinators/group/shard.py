@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from broker.coordinators.group.classic_group import ClassicGroup, GroupState
-from broker.coordinators.group.consumer.group import ConsumerGroup
-from broker.coordinators.group.consumer.groups import ConsumerGroups
-from broker.coordinators.group.consumer.migration import Migration
-from broker.coordinators.group.consumer.requests import Beat, Beaten, BeatReply, DescribedConsumerGroup
 from broker.coordinators.group.events import GroupEvents
 from broker.coordinators.group.expiry import Expiry
-from broker.coordinators.group.image import CLASSIC, CONSUMER, SHARE, STREAMS, GroupImage, kind_of_key
+from broker.coordinators.group.image import CLASSIC, SHARE, STREAMS, GroupImage, kind_of_key
+from broker.coordinators.group.kinds import Kinds, is_consumer_group
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.group import Assignment, ModernGroup
 from broker.coordinators.group.modern.kinds import GroupConfigs, GroupsOfKind, Resolve, Surroundings
@@ -43,27 +41,7 @@ from broker.coordinators.group.requests import (
     TopicPartitionName,
 )
 from broker.coordinators.group.settings import GroupSettings
-from broker.coordinators.group.share.groups import ShareGroups
-from broker.coordinators.group.share.requests import (
-    ChangedOffsets,
-    ChangeReply,
-    DeletionReply,
-    DescribedShareGroup,
-    HeartbeatReply,
-    NewOffsets,
-    ShareHeartbeat,
-    ShareHeartbeatAnswer,
-)
 from broker.coordinators.group.stats import GroupStats
-from broker.coordinators.group.streams.group import StreamsGroup
-from broker.coordinators.group.streams.groups import StreamsGroups
-from broker.coordinators.group.streams.requests import (
-    DescribedStreamsGroup,
-    StreamsBeat,
-    StreamsBeaten,
-    StreamsBeatReply,
-)
-from broker.coordinators.share.persister import SharePersister
 from broker.coordinators.write_errors import client_error_of
 from broker.runtime.clock import Clock, Ids
 from broker.runtime.timing_wheel import TimingWheel
@@ -71,6 +49,19 @@ from protocol.errors import ErrorCode
 from protocol.records.coordinator_records import UnknownRecord
 from protocol.records.group_metadata import GroupMetadataKey, GroupRecord, LegacyOffsetCommitKey, OffsetCommitKey
 from storage.sentinels import NO_PRODUCER_ID
+
+if TYPE_CHECKING:
+    from broker.coordinators.group.consumer.requests import Beat, BeatReply, DescribedConsumerGroup
+    from broker.coordinators.group.share.requests import (
+        ChangeReply,
+        DeletionReply,
+        DescribedShareGroup,
+        HeartbeatReply,
+        NewOffsets,
+        ShareHeartbeat,
+    )
+    from broker.coordinators.group.streams.requests import DescribedStreamsGroup, StreamsBeat, StreamsBeatReply
+    from broker.coordinators.share.persister import SharePersister
 
 
 class GroupShard:
@@ -124,16 +115,7 @@ class GroupShard:
             queues=self._queues,
             stats=self.stats,
         )
-        self._consumer_groups = ConsumerGroups(surroundings, self._membership)
-        self._migration = Migration(surroundings, self._consumer_groups, self._membership)
-        self._share = ShareGroups(surroundings, persister)
-        self._streams = StreamsGroups(surroundings, self._membership)
-        self._kinds: dict[str, GroupsOfKind] = {
-            CONSUMER: self._consumer_groups,
-            SHARE: self._share,
-            STREAMS: self._streams,
-        }
-        """The state machine of each kind of groups of the newer protocols."""
+        self._kinds = Kinds(surroundings, self._membership, persister)
         self._offsets = Offsets(
             self.image, self._membership, self._kinds, settings=settings, clock=clock, stats=self.stats
         )
@@ -163,7 +145,7 @@ class GroupShard:
         if isinstance(key, GroupMetadataKey):
             self._membership.recorded(key.group)
         elif not isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
-            self._kinds[kind_of_key(key)].replayed(key.group_id)
+            self._kinds.of(kind_of_key(key)).replayed(key.group_id)
 
     def replay_marker(self, producer_id: int, *, commits: bool) -> None:
         """Apply the marker that ends the producer's transaction."""
@@ -172,7 +154,7 @@ class GroupShard:
     def loaded(self) -> None:
         """All records of the log are replayed: from now on requests are served."""
         self._membership.loaded()
-        for groups in self._kinds.values():
+        for groups in self._kinds.made():
             groups.loaded()
 
     def unload(self, code: ErrorCode) -> None:
@@ -180,19 +162,19 @@ class GroupShard:
         all alarms are cancelled."""
         self._queues.unload(code)
         self._membership.unload(code)
-        for groups in self._kinds.values():
+        for groups in self._kinds.made():
             groups.unload(code)
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
         """Topics were created (``are_new``), deleted, or have got partitions: groups that subscribe to them look at
         them again."""
-        for groups in self._kinds.values():
+        for groups in self._kinds.made():
             groups.topics_changed(names, are_new=are_new)
 
     def _modern(self, group_id: str) -> tuple[ModernGroup, GroupsOfKind] | None:
         """A group of one of the newer protocols with its state machine."""
         group = self.image.modern.get(group_id)
-        return None if group is None else (group, self._kinds[group.kind])
+        return None if group is None else (group, self._kinds.of(group.kind))
 
     # Membership -------------------------------------------------------------------------------------------------------
 
@@ -207,12 +189,12 @@ class GroupShard:
             group = self.image.modern.get(group_id)
             if group is None:
                 return self._membership.join(request, reply)
-            if isinstance(group, ConsumerGroup):
+            if is_consumer_group(group):
                 if group.members:
-                    return self._migration.join(group, request, reply)
-                return self._membership.join(request, reply, self._consumer_groups.tombstones(group))
-            if isinstance(group, StreamsGroup) and not group.members:
-                return self._membership.join(request, reply, self._streams.tombstones(group))
+                    return self._kinds.migration.join(group, request, reply)
+                return self._membership.join(request, reply, self._kinds.consumer.tombstones(group))
+            if group.kind == STREAMS and not group.member_count:
+                return self._membership.join(request, reply, self._kinds.streams.tombstones(group))
             reply(Joined(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return None
 
@@ -229,8 +211,8 @@ class GroupShard:
             group = self.image.modern.get(group_id)
             if group is None:
                 return self._membership.sync(request, reply)
-            if isinstance(group, ConsumerGroup):
-                self._migration.sync(group, request, reply)
+            if is_consumer_group(group):
+                self._kinds.migration.sync(group, request, reply)
                 return None
             reply(Synced(error=ErrorCode.UNKNOWN_MEMBER_ID))
             return None
@@ -245,8 +227,8 @@ class GroupShard:
         group = self.image.modern.get(request.group_id)
         if group is None:
             return self._membership.heartbeat(request)
-        if isinstance(group, ConsumerGroup):
-            return self._migration.heartbeat(group, request)
+        if is_consumer_group(group):
+            return self._kinds.migration.heartbeat(group, request)
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(
@@ -258,8 +240,8 @@ class GroupShard:
             group = self.image.modern.get(group_id)
             if group is None:
                 return self._membership.leave(group_id, members, reply)
-            if isinstance(group, ConsumerGroup):
-                return self._migration.leave(group, members, reply)
+            if is_consumer_group(group):
+                return self._kinds.migration.leave(group, members, reply)
             reply(Left(members=[ErrorCode.UNKNOWN_MEMBER_ID] * len(members)))
             return None
 
@@ -270,17 +252,21 @@ class GroupShard:
 
     def consumer_heartbeat(self, beat: Beat, reply: BeatReply) -> GroupResult | None:
         """Handle ConsumerGroupHeartbeat: let a member join, go on, or leave."""
+        from broker.coordinators.group.consumer.requests import Beaten
+
         return self._queues.decide(
             beat.group_id,
-            lambda: self._consumer_groups.heartbeat(beat, reply),
+            lambda: self._kinds.consumer.heartbeat(beat, reply),
             lambda error: reply(Beaten(error=error)),
         )
 
     def streams_heartbeat(self, beat: StreamsBeat, reply: StreamsBeatReply) -> GroupResult | None:
         """Handle StreamsGroupHeartbeat: let a member join, go on, or leave."""
+        from broker.coordinators.group.streams.requests import StreamsBeaten
+
         return self._queues.decide(
             beat.group_id,
-            lambda: self._streams.heartbeat(beat, reply),
+            lambda: self._kinds.streams.heartbeat(beat, reply),
             lambda error: reply(StreamsBeaten(error=error)),
         )
 
@@ -346,11 +332,13 @@ class GroupShard:
 
     def share_heartbeat(self, request: ShareHeartbeat, reply: HeartbeatReply) -> GroupResult | None:
         """Let a member of a share group join, go on or leave."""
+        from broker.coordinators.group.share.requests import ShareHeartbeatAnswer
+
         group_id = request.group_id
 
         def decision() -> GroupResult | None:
             if not self._is_classic(group_id):
-                return self._share.heartbeat(request, reply)
+                return self._kinds.share.heartbeat(request, reply)
             why = f"Group {group_id} is not a share group."
             reply(ShareHeartbeatAnswer(ErrorCode.GROUP_ID_NOT_FOUND, why))
             return None
@@ -362,20 +350,21 @@ class GroupShard:
 
     def describe_share_group(self, group_id: str) -> DescribedShareGroup | None:
         """A share group as it is now; None if there is no such group, or it is of another kind."""
-        return self._share.describe(group_id)
+        return self._kinds.share.describe(group_id)
 
     def initialized_partitions(self, group_id: str) -> Assignment:
         """The partitions that a share group has states of; none of a group that does not exist."""
-        return self._share.states.initialized_partitions(group_id)
+        return self._kinds.share.states.initialized_partitions(group_id)
 
     def alter_share_offsets(
         self, group_id: str, topics: Sequence[NewOffsets], reply: ChangeReply
     ) -> GroupResult | None:
         """Let a share group without members begin anew at other offsets."""
+        from broker.coordinators.group.share.requests import ChangedOffsets
 
         def decision() -> GroupResult | None:
             if not self._is_classic(group_id):
-                return self._share.states.alter_offsets(group_id, topics, reply)
+                return self._kinds.share.states.alter_offsets(group_id, topics, reply)
             reply(ChangedOffsets(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group."))
             return None
 
@@ -390,7 +379,9 @@ class GroupShard:
         def refusal(error: ErrorCode) -> None:
             reply(error, "the group has too many requests under way, or moves", {})
 
-        return self._queues.decide(group_id, lambda: self._share.states.delete_offsets(group_id, names, reply), refusal)
+        return self._queues.decide(
+            group_id, lambda: self._kinds.share.states.delete_offsets(group_id, names, reply), refusal
+        )
 
     def _is_classic(self, group_id: str) -> bool:
         return group_id not in self.image.modern and self._membership.find(group_id) is not None
@@ -411,17 +402,17 @@ class GroupShard:
 
     def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup | None:
         """A consumer group as it is now; None if there is no such group, or it is of another kind."""
-        group = self._consumer_groups.find(group_id)
-        return None if group is None else self._consumer_groups.describe(group)
+        group = self._kinds.consumer.find(group_id)
+        return None if group is None else self._kinds.consumer.describe(group)
 
     def describe_streams_group(self, group_id: str) -> DescribedStreamsGroup | None:
         """A streams group as it is now; None if there is no such group, or it is of another kind."""
-        group = self._streams.find(group_id)
-        return None if group is None else self._streams.describe(group)
+        group = self._kinds.streams.find(group_id)
+        return None if group is None else self._kinds.streams.describe(group)
 
     def knows_regex(self, group_id: str, regex: str) -> bool:
         """Whether a member of the consumer group subscribes by the expression, which is valid then."""
-        group = self._consumer_groups.find(group_id)
+        group = self._kinds.consumer.find(group_id)
         return group is not None and group.regexes[regex] > 0
 
     def group_ids(self) -> Sequence[str]:
@@ -468,7 +459,7 @@ class GroupShard:
             reply(client_error_of(error))
 
         if self.kind_of(group_id) == SHARE:
-            share_states = self._share.states
+            share_states = self._kinds.share.states
             return self._queues.decide(group_id, lambda: share_states.delete_all(group_id, states_deleted), reply)
         return self._queues.decide(group_id, decision, reply)
 

@@ -56,7 +56,7 @@ class Migration:
 
     def __init__(self, around: Surroundings, groups: ConsumerGroups, classic: Membership) -> None:
         self._around = around
-        self._groups = groups
+        self.groups = groups
         self._classic = classic
         groups.upgrade = self.upgrade
         groups.may_downgrade = self.may_downgrade
@@ -103,7 +103,7 @@ class Migration:
         def after(stands: bool) -> None:
             hand_over(stands)
             for member in members if stands else ():
-                self._groups.begin_session(group_id, member)
+                self.groups.begin_session(group_id, member)
 
         return group, records, [after]
 
@@ -176,7 +176,7 @@ class Migration:
             if not stands:
                 return
             for member_id in (*sides, *gone):
-                self._groups.deadlines.cancel(group_id, member_id)
+                self.groups.deadlines.cancel(group_id, member_id)
             for member_id in gone:
                 self._around.events.member_removed(group_id, member_id, "it was the last one of the newer protocol")
             self._classic.takes_over(group_id, {key: side.protocols for key, side in sides.items()})
@@ -212,8 +212,8 @@ class Migration:
         settings = self._around.settings
         if not (settings.consumer_upgrades or settings.consumer_downgrades):
             raise BeatRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "group migration is disabled")
-        member_id = request.member_id or self._groups.new_member_id()
-        self._groups.check_room(group, member_id, request.instance_id)
+        member_id = request.member_id or self.groups.new_member_id()
+        self.groups.check_room(group, member_id, request.instance_id)
         names = [protocol.name for protocol in request.protocols]
         if request.protocol_type != CONSUMER_PROTOCOL or not any(
             group.classic_protocols[name] == group.classic_members for name in names
@@ -240,7 +240,7 @@ class Migration:
             classic=ClassicSide(request.session_timeout_ms, tuple(request.protocols)),
         )
         aftermath: list[Aftermath] = []
-        updated = self._groups.step(
+        updated = self.groups.step(
             group, member, updated, replaced, records, aftermath, owned=self._owned(subscription), beat=None
         )
         aftermath.append(partial(self._joined, group.group_id, updated))
@@ -262,7 +262,7 @@ class Migration:
         if static is None:
             raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown.")
         if not request.member_id:
-            return self._groups.replace(group, static, member_id, records), static
+            return self.groups.replace(group, static, member_id, records), static
         if static.member_id != member_id:
             raise BeatRefused(ErrorCode.FENCED_INSTANCE_ID, f"{member_id} was fenced by {static.member_id}")
         return static, None
@@ -270,9 +270,9 @@ class Migration:
     def _joined(self, group_id: str, member: ConsumerMember, stands: bool) -> None:
         if not stands:
             return
-        self._groups.deadlines.cancel(group_id, member.member_id, Deadline.JOIN)
-        self._groups.begin_session(group_id, member)
-        self._groups.deadlines.expect(
+        self.groups.deadlines.cancel(group_id, member.member_id, Deadline.JOIN)
+        self.groups.begin_session(group_id, member)
+        self.groups.deadlines.expect(
             group_id,
             member.member_id,
             Deadline.SYNC,
@@ -283,7 +283,7 @@ class Migration:
         self._around.queues.decide_unasked(group_id, partial(self._downgrade_if_all_classic, group_id))
 
     def _downgrade_if_all_classic(self, group_id: str) -> GroupResult | None:
-        group = self._groups.find(group_id)
+        group = self.groups.find(group_id)
         if group is None or not self.may_downgrade(group, ()):
             return None
         return self.downgrade(group, ()).result(nobody)
@@ -299,8 +299,8 @@ class Migration:
         except BeatRefused as refused:
             reply(Synced(error=refused.code))
             return
-        self._groups.deadlines.cancel(group.group_id, member.member_id, Deadline.SYNC)
-        self._groups.begin_session(group.group_id, member)
+        self.groups.deadlines.cancel(group.group_id, member.member_id, Deadline.SYNC)
+        self.groups.begin_session(group.group_id, member)
         assert member.classic is not None
         reply(
             Synced(
@@ -316,7 +316,7 @@ class Migration:
             member = self._member(group, request.member_id, request.instance_id, request.generation)
         except BeatRefused as refused:
             return refused.code
-        self._groups.begin_session(group.group_id, member)
+        self.groups.begin_session(group.group_id, member)
         # Heartbeats of members of the newer protocol compute the next assignment. Without such members it takes a join;
         # Kafka leaves the group as it is then.
         only_classic = group.classic_members == len(group.members)
@@ -348,7 +348,7 @@ class Migration:
         if not gone:
             reply(Left(members=errors))
             return None
-        step = self._groups.fence(group, list(gone.values()), "it has left")
+        step = self.groups.fence(group, list(gone.values()), "it has left")
 
         def answer(error: ErrorCode) -> None:
             reply(Left(members=errors) if error is ErrorCode.NONE else Left(error=client_error_of(error)))
@@ -374,8 +374,8 @@ class Migration:
 
     def _let_join(self, group_id: str, member: ConsumerMember) -> None:
         """The member has its rebalance timeout to join again."""
-        if not self._groups.deadlines.has(group_id, member.member_id, Deadline.JOIN):
-            self._groups.deadlines.expect(
+        if not self.groups.deadlines.has(group_id, member.member_id, Deadline.JOIN):
+            self.groups.deadlines.expect(
                 group_id,
                 member.member_id,
                 Deadline.JOIN,

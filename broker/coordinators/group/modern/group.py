@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -221,7 +221,3 @@ def by_epoch(partitions: Sequence[int], assignment_epochs: Sequence[int] | None,
 def partitions_by_topic(topics: Iterable[Any]) -> dict[bytes, frozenset[int]]:
     """The structs of a record or a request with ``topic_id`` and ``partitions`` as an assignment."""
     return {topic.topic_id: frozenset(topic.partitions) for topic in topics if topic.partitions}
-
-
-NewGroup: TypeAlias = Callable[[str], ModernGroup]
-"""Makes a group without any state, given its id."""

@@ -160,7 +160,7 @@ class ConsumerGroupWalk(RuleBasedStateMachine):
     @invariant()
     def every_member_has_a_session(self):
         if (group := self._group()) is not None and not self.groups.shard._queues.is_busy(G):
-            deadlines = self.groups.shard._consumer_groups.deadlines
+            deadlines = self.groups.shard._kinds.consumer.deadlines
             assert all(deadlines.has(G, member_id, Deadline.SESSION) for member_id in group.members)
 
     @invariant()

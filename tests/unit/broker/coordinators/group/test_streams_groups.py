@@ -404,7 +404,7 @@ def test_what_the_process_before_has_told_of_its_disk_goes_with_it(groups):
     again = Worker(groups, "again", instance_id="shop", process="process of one")
     again.joins()
 
-    assert groups.shard._streams._reports.of(G, one.member_id) == NO_REPORT
+    assert groups.shard._kinds.streams._reports.of(G, one.member_id) == NO_REPORT
 
 
 def test_an_instance_has_one_member_at_a_time(groups):
