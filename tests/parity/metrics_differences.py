@@ -166,10 +166,6 @@ OTHER_VALUES: Final[tuple[Difference, ...]] = (
         "Kafka's controller writes records that say nothing, to show that it lives.",
     ),
     Difference(
-        "kafka_server_metadataloader_currentmetadataversion",
-        "A new directory is formatted for Kafka 4.0 and later, Kafka's own for 4.4.",
-    ),
-    Difference(
         r"kafka_coordinator_group_groupmetadatamanager_numgroups\w*"
         r'|kafka_server_group_coordinator_metrics_group_count\{protocol="classic"\}'
         r"|kafka_server_group_coordinator_metrics_classic_group_count\{.*",
