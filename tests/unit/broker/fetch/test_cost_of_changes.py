@@ -9,6 +9,7 @@ import pytest
 
 from broker.fetch.fast_path import MOST_REMEMBERED
 from broker.replication.partition import LeaderAndIsr, Partition
+from protocol.errors import ErrorCode
 from protocol.fetch_layout import FetchLayout
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.produce import ProduceRequest
@@ -16,6 +17,7 @@ from tests.support.batches import produced, record
 from tests.support.broker import InProcessBroker, running_broker
 from tests.support.cost import calls
 from tests.support.leadership import OTHER, OURS
+from tests.support.share_groups import ShareMember, keep_states_in_memory
 
 FEW = 2 * MOST_REMEMBERED
 MANY = 4 * FEW
@@ -88,6 +90,16 @@ class Wide:
         topics = [ProduceRequest.TopicData(name="wide", partition_data=data)]
         self._send(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=topics), 9)
 
+    def share_consumer(self) -> None:
+        """A member of a share group."""
+        keep_states_in_memory(self.broker)
+        member = ShareMember(self.broker, client=self.client)
+        for partition in self.partitions:
+            member.add(self.topic_id, partition.topic_partition.partition)
+        assert member.fetch().error_code == ErrorCode.NONE
+        member.send(max_wait_ms=60_000)
+        assert self.client.has_no_answer()
+
 
 def cost_of(
     directory: Path, partitions: int, waiting: Callable[[Wide], None], change: Callable[[Wide, Partition], object]
@@ -115,7 +127,7 @@ def other_isr(wide: Wide, partition: Partition) -> None:
 @pytest.mark.parametrize("change", [changed, other_isr])
 @pytest.mark.parametrize(
     "waiting",
-    [Wide.session, Wide.no_session, Wide.no_session_on_the_slow_path, Wide.producer],
+    [Wide.session, Wide.no_session, Wide.no_session_on_the_slow_path, Wide.producer, Wide.share_consumer],
 )
 def test_four_times_as_many_partitions_cost_four_times_as_much(
     tmp_path: Path, waiting: Callable[[Wide], None], change: Callable[[Wide, Partition], object]
