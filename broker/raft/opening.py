@@ -59,6 +59,7 @@ def open_metadata_log(
     on_fatal: Callable[[Exception], None],
     once: Callable[[int, Callable[[], None]], None],
     listener: RaftListener,
+    begin: Callable[[], None] = lambda: None,
 ) -> SingleVoterLog:
     """Open the metadata log of a formatted ``metadata.log.dir``, hand all of it over, and begin a new epoch in it.
 
@@ -73,6 +74,7 @@ def open_metadata_log(
         on_fatal: called once, when the log can't be written any more: the node must stop.
         once: calls back after so many milliseconds, unless the broker stops before.
         listener: gets the newest snapshot and the batches behind it before this returns, and what is committed later.
+        begin: called once nothing refuses the start any more, before anything is written.
 
     Raises:
         StorageError: the files can't be read or written.
@@ -101,6 +103,7 @@ def open_metadata_log(
     if settings.ottla_release_version is not None:
         levels = listener.image.features.levels or first_levels(files, settings.metadata_directory)
         _check_levels(settings.metadata_directory, levels, settings.ottla_release_version)
+    begin()
     snapshots.set_damaged_aside()
     state_path = f"{directory}/{QUORUM_STATE}"
     leader_epoch = max(read_leader_epoch(files, state_path), stored.leader_epochs.latest, 0) + 1

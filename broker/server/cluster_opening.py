@@ -83,9 +83,12 @@ class ClusterOpening:
         """Made by `join`, and closed by the caller, also where `join` raises."""
 
     async def open(self, loader: MetadataLoader) -> OpenedCluster:
-        """Open the metadata log in this process, whose controller decides."""
+        """Open the metadata log in this process, whose controller decides.
+
+        The clean-shutdown markers stay until it is replayed: a start that is refused leaves the directories as they
+        were.
+        """
         node = self._identify()
-        self._begin_loading()
         metadata_log = self._metric_sources.metadata_log = self._open_metadata_log(loader)
         self._log_dirs.complete_ids(self._services.ids, self._date())
         controller = LocalController(metadata_log, loader, ids=self._services.ids, settings=self._settings)
@@ -191,13 +194,14 @@ class ClusterOpening:
             self._services.files,
             self._settings,
             directory_id=self._log_dirs.metadata_directory_id,
-            was_clean=directory.was_clean,
+            was_clean=directory.last_broker_epoch is not None,
             clock=self._services.clock,
             flusher=self._services.flushers.of(directory.path),
             worker=self._services.housekeeper,
             on_fatal=self._shutdown.fail,
             once=self._services.scheduler.once,
             listener=loader,
+            begin=self._begin_loading,
         )
 
     def _registration(self) -> Registration:

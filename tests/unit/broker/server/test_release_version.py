@@ -36,9 +36,12 @@ def test_a_directory_with_other_levels_is_refused_and_stays_as_it_is(tmp_path: P
         levels(tmp_path, ottla_release_version="4.3")
     else:
         formatted(tmp_path, "4.3")
+    before = files_of(tmp_path)
 
     with pytest.raises(CannotStart) as refused:
         InProcessBroker(tmp_path, ottla_release_version="4.4")
+
+    assert before.items() <= files_of(tmp_path).items(), "the clean-shutdown marker among them"
 
     assert str(refused.value) == (
         f"{tmp_path} has other feature levels than ottla.release.version 4.4-IV2: metadata.version 30 instead of 33, "
@@ -48,6 +51,11 @@ def test_a_directory_with_other_levels_is_refused_and_stays_as_it_is(tmp_path: P
     older = read_release_version("4.3")
     assert older is not None
     assert levels(tmp_path) == older.levels
+
+
+def files_of(directory: Path) -> dict[Path, bytes]:
+    """The files of a directory with what they contain."""
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def formatted(directory: Path, release_version: str) -> None:
