@@ -21,6 +21,7 @@ import org.mockito.Mockito;
 final class Cluster {
     private static final Map<Object, Object> answers = Collections.synchronizedMap(new WeakHashMap<>());
     private static Cluster current;
+    private static final java.util.ArrayDeque<Integer> controllerPorts = new java.util.ArrayDeque<>();
     private static int nextPort = Integer.getInteger("ottla.first.port");
 
     private final String clusterId;
@@ -103,12 +104,25 @@ final class Cluster {
         return (int) brokers.stream().filter(Broker::isRunning).count();
     }
 
+    /** A free port for a controller, whose broker opens it later: it is given to nobody else while the test lasts. */
+    static synchronized int controllerPort() {
+        int port = freePort();
+        controllerPorts.add(port);
+        if (controllerPorts.size() > 8) {
+            controllerPorts.remove();
+        }
+        return port;
+    }
+
     /** A free port that the system gives to no client. */
     static synchronized int freePort() {
         int first = Integer.getInteger("ottla.first.port");
         for (int tried = 0; tried < 96; tried++) {
             int port = nextPort;
             nextPort = first + (nextPort + 1 - first) % 96;
+            if (controllerPorts.contains(port)) {
+                continue;
+            }
             try (ServerSocket probe = new ServerSocket()) {
                 probe.setReuseAddress(true);
                 probe.bind(new InetSocketAddress(port));

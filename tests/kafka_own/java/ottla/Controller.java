@@ -28,7 +28,7 @@ import scala.Option;
 final class Controller {
     private final SharedServer shared;
     private final BootstrapMetadata bootstrapMetadata;
-    private final int port = Cluster.freePort();
+    private final int port = Cluster.controllerPort();
     Cluster cluster;
 
     Controller(SharedServer shared, BootstrapMetadata bootstrapMetadata) {
