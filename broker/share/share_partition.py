@@ -82,6 +82,7 @@ class SharePartition:
         key: SharePartitionKey,
         leader_epoch: int,
         *,
+        topic: str,
         persister: SharePersister,
         wheel: TimingWheel,
         now_ms: Callable[[], int],
@@ -89,9 +90,10 @@ class SharePartition:
         owner: SharePartitionOwner,
         bury: Bury,
     ) -> None:
-        """``now_ms``: the monotonic clock; ``terms``: the group's settings, which may change; ``bury``: copies records
-        to the dead letter queue of the group."""
+        """``topic``: its name, for the log; ``now_ms``: the monotonic clock; ``terms``: the group's settings, which may
+        change; ``bury``: copies records to the dead letter queue of the group."""
         self.key = key
+        self._topic = topic
         self.leader_epoch = leader_epoch
         self.phase = Phase.EMPTY
         self.state_epoch = 0
@@ -102,8 +104,8 @@ class SharePartition:
         self._owner = owner
         self._copy_to_queue = bury
 
-    def __repr__(self) -> str:
-        return f"SharePartition({self.key.group_id}, {self.key.topic_id.hex()}, {self.key.partition})"
+    def __str__(self) -> str:
+        return f"{self._topic}-{self.key.partition} of the share group {self.key.group_id}"
 
     @property
     def is_active(self) -> bool:

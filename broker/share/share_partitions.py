@@ -166,6 +166,7 @@ class SharePartitions:
         share = SharePartition(
             key,
             partition.leader_epoch,
+            topic=topic,
             persister=self._persister,
             wheel=self._wheel,
             now_ms=self._clock.monotonic_ms,

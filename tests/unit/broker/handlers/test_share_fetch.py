@@ -257,14 +257,17 @@ def test_acknowledgements_of_what_the_member_does_not_hold(
     assert said(anna, (3, 3, ACCEPT)) == E.INVALID_RECORD_STATE, "the lock is gone"
 
 
-def test_acknowledgements_that_are_not_persisted_are_taken_back(
-    broker: InProcessBroker, jobs: bytes, persister: InMemoryPersister
+def test_acknowledgements_that_are_not_persisted_are_taken_back_and_the_log_says_why(
+    broker: InProcessBroker, jobs: bytes, persister: InMemoryPersister, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.produce("jobs", b"a")
     anna = ShareMember(broker, jobs)
     assert anna.acquire() == [(0, 0, 1)]
     persister.answers_with = E.COORDINATOR_LOAD_IN_PROGRESS
     assert codes(anna.acknowledge({(jobs, 0): [(0, 0, ACCEPT)]})) == [E.NONE, E.COORDINATOR_NOT_AVAILABLE]
+    (line,) = [line for line in caplog.messages if "is not persisted" in line]
+    assert line.startswith("jobs-0 of the share group workers: "), line
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in line, line
     persister.answers_with = E.NONE
     assert codes(anna.acknowledge({(jobs, 0): [(0, 0, ACCEPT)]})) == [E.NONE, E.NONE]
 

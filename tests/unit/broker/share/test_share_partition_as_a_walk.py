@@ -95,6 +95,7 @@ class ShareGroupWalk(RuleBasedStateMachine):
         self.share = SharePartition(
             KEY,
             0,
+            topic="jobs",
             persister=self.persister,
             wheel=TimingWheel(self.clock),
             now_ms=self.clock.monotonic_ms,

@@ -160,6 +160,7 @@ def restored(state: ShareState, clock: ManualClock) -> SharePartition:
     return SharePartition(
         DAMAGED[0],
         3,
+        topic="jobs",
         persister=persister,
         wheel=TimingWheel(clock),
         now_ms=clock.monotonic_ms,
