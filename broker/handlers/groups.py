@@ -1,12 +1,14 @@
 """DescribeGroups, ListGroups and DeleteGroups: groups as an administrator sees them (API keys 15, 16 and 42; KIP-518,
 KIP-848 for the types, KIP-1043 for what there is no group of)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from broker.coordinators.group.requests import DescribedGroup
+from broker.coordinators.group.requests import DescribedGroup, ListedGroup
 from broker.coordinators.group_coordinator import Groups
+from broker.coordinators.partitioning import java_hash
+from broker.handlers.java_order import concurrent_map_order, hash_of_partition, timeline_map_order
 from broker.request.context import GROUP_OPERATIONS, Operation, RequestContext, ResourceType
 from broker.request.faults import Fault
 from protocol.errors import ErrorCode
@@ -62,13 +64,20 @@ class GroupsHandler:
                     group_state=group.state,
                     group_type=group.type,
                 )
-                for coordinator in self._groups.all()
-                for group in coordinator.shard.list()
+                for group in self._all()
                 if (not states or group.state.lower() in states)
                 and (not types or group.type.lower() in types)
                 and (sees_all or context.sees(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
             ]
         )
+
+    def _all(self) -> Iterator[ListedGroup]:
+        """All groups in the order in which Kafka lists them, which tools compare."""
+        coordinators = {one.partition.topic_partition: one for one in self._groups.all()}
+        for place in concurrent_map_order(coordinators, lambda place: hash_of_partition(*place)):
+            groups = {group.group_id: group for group in coordinators[place].shard.list()}
+            for group_id in timeline_map_order(groups, java_hash):
+                yield groups[group_id]
 
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> None:
         """Delete groups without members, with their offsets; a group that is named twice is deleted once."""

@@ -1,7 +1,7 @@
-"""The order in which Java's HashMap is iterated: Kafka's answers have it where Kafka keeps a list in such a map, and
-tools compare.
+"""The orders in which maps of Java and of Kafka are iterated: Kafka's answers have them where Kafka keeps a list in a
+map, and tools compare.
 
-A map is a table of buckets, a power of two. A key's bucket is the lower bits of its hash code, mixed with the upper
+A HashMap is a table of buckets, a power of two. A key's bucket is the lower bits of its hash code, mixed with the upper
 half. Iteration goes by bucket, and in a bucket by insertion, which a larger table keeps. Not followed: buckets of eight
 and more keys, which become trees, and tables that stay large after removals.
 """
@@ -14,6 +14,9 @@ from broker.coordinators.partitioning import java_hash
 DEFAULT_CAPACITY: Final = 16
 
 _BITS: Final = 0xFFFF_FFFF
+_LONG_BITS: Final = (1 << 64) - 1
+_FIBONACCI: Final = -7046029254386353131
+"""Knuth's multiplier: 2**64 by the golden ratio."""
 
 K = TypeVar("K")
 
@@ -40,6 +43,35 @@ def hash_map_order(keys: Iterable[K], hash_of: Callable[[K], int], capacity: int
         return (hashed ^ hashed >> 16) & capacity - 1
 
     return sorted(inserted, key=bucket)
+
+
+def concurrent_map_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
+    """``keys`` as they come out of a ConcurrentHashMap, whose table doubles where three quarters of it are taken."""
+    inserted = list(keys)
+    capacity = DEFAULT_CAPACITY
+    while len(inserted) >= capacity * 3 // 4:
+        capacity *= 2
+    return hash_map_order(inserted, hash_of, capacity)
+
+
+def timeline_map_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
+    """``keys``, which are inserted in their order, as they come out of Kafka's TimelineHashMap: by the upper bits of
+    the hash code times a constant, and of those with the same bits the last inserted first."""
+    inserted = list(keys)
+    inserted.reverse()
+    bits = 1
+    while len(inserted) * 3 > 4 << bits:
+        bits += 1
+
+    def slot(key: K) -> int:
+        return (hash_of(key) * _FIBONACCI & _LONG_BITS) >> (64 - bits)
+
+    return sorted(inserted, key=slot)
+
+
+def hash_of_partition(topic: str, partition: int) -> int:
+    """The ``hashCode`` of a TopicPartition."""
+    return 31 * (31 + partition) + java_hash(topic)
 
 
 def hash_of_map(entries: Mapping[str, str | None]) -> int:

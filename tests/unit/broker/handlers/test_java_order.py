@@ -1,9 +1,17 @@
-"""The order of Java's hash maps: by bucket, in a bucket by insertion, in a table that grows."""
+"""The order of Java's hash maps: by bucket, in a bucket by insertion, in a table that grows; and that of Kafka's."""
 
 import pytest
 
-from broker.coordinators.partitioning import java_hash
-from broker.handlers.java_order import capacity_for, capacity_of_copy, hash_map_order, hash_of_map
+from broker.coordinators.partitioning import java_hash, partition_of
+from broker.handlers.java_order import (
+    capacity_for,
+    capacity_of_copy,
+    concurrent_map_order,
+    hash_map_order,
+    hash_of_map,
+    hash_of_partition,
+    timeline_map_order,
+)
 
 
 def test_keys_come_out_by_bucket_and_keys_of_one_bucket_as_they_went_in() -> None:
@@ -32,3 +40,21 @@ def test_tables_are_made_for_the_keys_that_are_expected() -> None:
 def test_a_map_has_the_sum_of_its_entries_as_its_hash_code() -> None:
     assert hash_of_map({"user": None}) == java_hash("user")
     assert hash_of_map({"a": "b", "c": "d"}) == (97 ^ 98) + (99 ^ 100)
+
+
+@pytest.mark.parametrize(
+    ("groups", "partitions", "listed"),
+    [
+        (60, 1, [20, 33, 59, 46, 12, 2, 51, 38, 25, 30, 43, 17]),
+        (40, 50, [1, 21, 25, 13, 9, 5, 33, 37, 29, 17, 4, 10]),
+    ],
+)
+def test_groups_come_as_kafka_lists_them(groups: int, partitions: int, listed: list[int]) -> None:
+    """``listed`` are the first numbers in an answer of Kafka 4.4.0."""
+    by_partition: dict[int, list[str]] = {}
+    for number in range(groups):
+        by_partition.setdefault(partition_of(f"grp-{number}", partitions), []).append(f"grp-{number}")
+    in_order = concurrent_map_order(range(partitions), lambda index: hash_of_partition("__consumer_offsets", index))
+    found = [group for index in in_order for group in timeline_map_order(by_partition.get(index, ()), java_hash)]
+    assert found[: len(listed)] == [f"grp-{number}" for number in listed]
+    assert len(found) == groups
