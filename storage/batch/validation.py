@@ -511,14 +511,18 @@ def _wrong_time(index: int, timestamp: int, header: BatchHeader, rules: AppendRu
 
 
 def _rejected(errors: list[tuple[int, str]], faults: int, time_faults: int) -> RejectedRecords:
-    """The error of a batch of which no record is written. The sentences begin with Kafka's words."""
-    why = "invalid timestamp"
-    if not time_faults:
-        why = f"{faults} record errors in total, and only showing the first three errors at most"
-    shown = ", ".join(message for _, message in errors[:3])
-    message = f"One or more records have been rejected due to {why}: [{shown}]"
-    kind = InvalidTimestamp if time_faults else InvalidRecord
-    return kind(message, record_errors=errors, records_without_key=faults - time_faults, message_for_client=message)
+    """The error of a batch of which no record is written. What clients are told are Kafka's words, which its tests
+    compare; the log has the details too."""
+    rejected = "One or more records have been rejected due to "
+    kind: type[RejectedRecords]
+    shown = ", ".join(f"RecordError(batchIndex={index}, message='{why}')" for index, why in errors[:3])
+    if time_faults:
+        told = f"{rejected}invalid timestamp"
+        kind, message = InvalidTimestamp, f"{told}: [{shown}]"
+    else:
+        told = f"{rejected}{faults} record errors in total, and only showing the first three errors at most: [{shown}]"
+        kind, message = InvalidRecord, told
+    return kind(message, record_errors=errors, records_without_key=faults - time_faults, message_for_client=told)
 
 
 def _rebuilt(
