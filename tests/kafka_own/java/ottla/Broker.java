@@ -308,7 +308,8 @@ final class Broker {
             }
 
             public Option<Partition> onlinePartition(TopicPartition partition) {
-                return Replica.find(Broker.this, partition);
+                // A broker of Kafka's that was stopped leads for ever what it led, and is nobody's follower.
+                return isRunning() ? Replica.find(Broker.this, partition) : Option.empty();
             }
         }, Unreachable::inTheBroker);
     }
