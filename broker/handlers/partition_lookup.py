@@ -25,6 +25,22 @@ E = TypeVar("E", bound=_Endpoint)
 L = TypeVar("L")
 
 
+def find_partition(replicas: ReplicaManager, metadata: ImageSource, topic: str, index: int) -> Partition:
+    """The partition, led by this node or not.
+
+    Raises `NotLeaderOrFollower` for a partition that only other brokers have, `UnknownTopicOrPartition`, and
+    LogDirFailed for a partition of this node that is offline.
+    """
+    partition = replicas.find(topic, index)
+    if partition is not None:
+        return partition
+    if not replicas.is_offline(topic, index):
+        known = metadata.image.topics.by_name.get(topic)
+        if known is not None and known.partition(index) is not None:
+            raise NotLeaderOrFollower(f"this node has no replica of {topic}-{index}")
+    return replicas.partition(topic, index)
+
+
 class PartitionLookup:
     """Finds partitions of this node, and tells those of other brokers from those that do not exist."""
 
@@ -37,17 +53,9 @@ class PartitionLookup:
         self._find = replicas.find
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition, led by this node or not.
-
-        Raises `NotLeaderOrFollower` for a partition that only other brokers have, `UnknownTopicOrPartition`, and
-        LogDirFailed for a partition of this node that is offline.
-        """
+        """As `find_partition`."""
         partition = self._find(topic, index)
-        if partition is not None:
-            return partition
-        if not self._replicas.is_offline(topic, index) and self._is_known(topic, index):
-            raise NotLeaderOrFollower(f"this node has no replica of {topic}-{index}")
-        return self._replicas.partition(topic, index)
+        return find_partition(self._replicas, self._metadata, topic, index) if partition is None else partition
 
     @property
     def replication(self) -> Replication | None:
@@ -94,7 +102,3 @@ class PartitionLookup:
         if broker is not None and all(endpoint.node_id != leader for endpoint in endpoints):
             endpoints.append(make_endpoint(node_id=leader, host=broker.host, port=broker.port, rack=broker.rack))
         return make_leader(leader_id=leader, leader_epoch=epoch)
-
-    def _is_known(self, topic: str, index: int) -> bool:
-        known = self._metadata.image.topics.by_name.get(topic)
-        return known is not None and known.partition(index) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from broker.controller.client import ControllerClient
@@ -98,12 +98,13 @@ class ShareDelivery:
     @cached_property
     def partitions(self) -> SharePartitions:
         """The share partitions."""
+        from broker.handlers.partition_lookup import find_partition
         from broker.share.dead_letters import DeadLetters
         from broker.share.share_partitions import SharePartitions
 
         services = self._services
         made = self._sources.share_partitions = SharePartitions(
-            self._replicas,
+            partial(find_partition, self._replicas, self._metadata),
             self.persister,
             self.configs,
             clock=services.clock,

@@ -11,7 +11,6 @@ from broker.coordinators.share.persister import SharePartitionKey, SharePersiste
 from broker.replication.isolation import FetchIsolation
 from broker.replication.offsets import find_offset
 from broker.replication.partition import Partition
-from broker.replication.replica_manager import ReplicaManager
 from broker.request.faults import (
     Fault,
     GroupIdNotFound,
@@ -69,7 +68,7 @@ class SharePartitions:
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        find: Callable[[str, int], Partition],
         persister: SharePersister,
         configs: ShareGroupConfigs,
         *,
@@ -80,8 +79,9 @@ class SharePartitions:
         dead_letters: DeadLetters,
         stats: ShareGroupStats,
     ) -> None:
-        """``purgatory``: where share fetches wait; ``read_ahead``: the thread that waits for the disk."""
-        self._replicas = replicas
+        """``find``: gives a partition by topic and index, or raises the fault that clients are told; ``purgatory``:
+        where share fetches wait; ``read_ahead``: the thread that waits for the disk."""
+        self._find = find
         self._persister = persister
         self._configs = configs
         self._clock = clock
@@ -159,7 +159,7 @@ class SharePartitions:
         hosted = self._hosted.get(key)
         if hosted is not None:
             return hosted
-        partition = self._replicas.partition(topic, key.partition)
+        partition = self._find(topic, key.partition)
         if partition.topic_id != key.topic_id:
             raise UnknownTopicOrPartition(f"{topic} has not the id {key.topic_id.hex()} any more")
         partition.check_leadership()

@@ -12,7 +12,7 @@ from storage.batch.records import Record, iterate_records
 from tests.support.acls import AUTHORIZER, acl, creation
 from tests.support.altered_configs import configure
 from tests.support.batches import produced, record
-from tests.support.broker import InProcessBroker, running_broker
+from tests.support.broker import WITH_CONTROLLER_LISTENER, InProcessBroker, running_broker, running_member
 from tests.support.quotas import limit
 from tests.support.requests import produce_request
 from tests.support.sasl_client import ALICE, LISTENERS, SaslClient
@@ -243,3 +243,16 @@ def test_the_share_coordinator_keeps_the_state_through_a_restart(tmp_path: Path)
         anna = ShareMember(broker, topic_id)
         found = delivered()
         assert [(first, last) for first, last, _ in found] == [(5, 5), (7, 9)]
+
+
+def test_a_partition_that_only_another_broker_has_is_not_led_here(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "primary", **WITH_CONTROLLER_LISTENER) as primary:
+        topic_id = primary.create_topic("jobs")
+        with running_member(tmp_path / "member", primary) as member:
+            member.wait_until(lambda: "jobs" in member.server.metadata.image.topics.by_name)
+            keep_states_in_memory(member)
+            anna = ShareMember(member, topic_id)
+            answer = anna.fetch()
+            (partition,) = answer.responses[0].partitions
+            assert partition.error_code == E.NOT_LEADER_OR_FOLLOWER
+            assert partition.current_leader.leader_id == 1
