@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from broker.controller.client import ControllerClient
 from broker.controller.scram_credentials import CredentialResult, Deletion, Upsertion
+from broker.coordinators.partitioning import java_hash
+from broker.handlers.java_order import hash_map_order
 from broker.metadata.cache import MetadataCache
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed, DuplicateResource, Fault, ResourceNotFound
@@ -39,7 +41,10 @@ class ScramCredentialsHandler:
         times = Counter(user.name for user in request.users or ())
         return DescribeUserScramCredentialsResponse(
             error_message="",
-            results=[_described(user, known.get(user, ()), times[user]) for user in times or known],
+            results=[
+                _described(user, known.get(user, ()), times[user])
+                for user in hash_map_order(times or known, java_hash)  # as Kafka tells them
+            ],
         )
 
     def alter_user_scram_credentials(self, request: AlterUserScramCredentialsRequest, context: RequestContext) -> None:
