@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tqdm import tqdm
 
@@ -31,7 +31,7 @@ from bench.conversation import BrokerRefused
 from bench.load import LoadFailed
 from bench.processes import IS_COMPILED, REPOSITORY
 from bench.report import RESULTS
-from bench.side_by_side import catalogue, congestion, headlines, landings, machine, order, page
+from bench.side_by_side import catalogue, congestion, features, headlines, landings, machine, order, page
 from bench.side_by_side.catalogue import Table
 from bench.side_by_side.contenders import Contender, Kafka, Ottla, served_by
 from bench.side_by_side.journal import Journal
@@ -66,6 +66,7 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--landing", action="store_true", help="measure the rows of bench/landings.tsv, and add them to it"
     )
+    parser.add_argument("--features", action="store_true", help="also TLS, share groups and the others of a whole run")
     parser.add_argument("--list", action="store_true", help="name all workloads, and measure nothing")
     parser.add_argument("--directory", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")))
     return parser.parse_args()
@@ -152,7 +153,8 @@ def _run(given: argparse.Namespace, pair: tuple[Contender, Contender], jars: Pat
     if given.base:
         return _say_losses(found)
     is_whole = not given.only and not given.tables and given.scale >= 1 and given.rounds >= WHOLE_ROUNDS
-    _write_page(found, titles, about, is_whole=is_whole)
+    of_features = features.measure(given.scale) if is_whole or given.features else {}
+    _write_page(found, titles, about, of_features, is_whole=is_whole)
     _say_missed(found)
     return 0
 
@@ -329,7 +331,14 @@ def _write_json(found: list[Standing], about: dict[str, str], journal: Journal, 
     return path
 
 
-def _write_page(found: list[Standing], titles: tuple[str, str], about: dict[str, str], *, is_whole: bool) -> None:
+def _write_page(
+    found: list[Standing],
+    titles: tuple[str, str],
+    about: dict[str, str],
+    of_features: Mapping[str, Any],
+    *,
+    is_whole: bool,
+) -> None:
     """Write the tables into the page of the repository if the run was a whole one, else beside the results."""
     target, pictures = (PAGE, PICTURES) if is_whole else (RESULTS / "performance.md", RESULTS)
     if not is_whole:
@@ -345,6 +354,7 @@ def _write_page(found: list[Standing], titles: tuple[str, str], about: dict[str,
         "run": page.markdown_about(about),
         "tables": page.markdown_tables(found, titles),
         "behind": page.markdown_behind(found, page.explanations()),
+        **({"features": features.markdown(of_features, titles)} if of_features else {}),
     }
     print(f"written: {target} ({', '.join(page.fill(target, parts))})")
     if is_whole:

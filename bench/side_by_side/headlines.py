@@ -66,15 +66,11 @@ def _rows(performance_page: str) -> Iterator[tuple[tuple[str, str, str], Recorde
     group = ""
     for line in table.partition("\n### ")[0].splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
-        if len(cells) != 6:
+        if len(cells) != 5:
             continue
-        workload, figure, ours, theirs, ratio, _ = cells
+        workload, *of_figures = cells
         if heading := re.fullmatch(r"\*\*(.+)\*\*", workload):
             group = heading[1]
         else:
-            yield (group, workload, figure), Recorded(_median(ours), _median(theirs), ratio)
-
-
-def _median(spread: str) -> str:
-    """The median in a text "median (least to most)"."""
-    return spread.partition(" (")[0]
+            for figure, ours, theirs, ratio in zip(*(cell.split("<br>") for cell in of_figures), strict=True):
+                yield (group, workload, figure), Recorded(ours, theirs, ratio)

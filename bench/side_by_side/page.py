@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from bench.side_by_side.catalogue import Table
 from bench.side_by_side.standing import Spread, Standing
 
 EXPLANATIONS: Final = Path(__file__).with_name("explanations.yaml")
@@ -21,8 +21,8 @@ GROUPS: Final = {
     "many": "Many partitions",
     "librdkafka": "librdkafka",
     "kafka-python": "kafka-python",
-    "kafka-producer": "kafka-producer-perf-test",
-    "kafka-consumer": "kafka-consumer-perf-test",
+    "kafka-producer": "Kafka's own programs",
+    "kafka-consumer": "Kafka's own programs",
     "group": "Groups",
     "transactions": "Transactions",
     "read-committed": "Transactions",
@@ -31,6 +31,9 @@ GROUPS: Final = {
     "first": "The process",
 }
 """The headings, by the first word of a workload's name."""
+
+BREAK: Final = "<br>"
+"""Between the figures of one workload, which share a line."""
 
 
 def explanations(path: Path = EXPLANATIONS) -> dict[str, str]:
@@ -101,40 +104,79 @@ def _columns(name: str, figure: str, ours: str, theirs: str, ratio_words: str, r
 
 
 def markdown_tables(standings: Sequence[Standing], titles: tuple[str, str]) -> str:
-    """A picture of all rows; then a table for each congestion control and set of settings."""
-    lines = ["", "![Every workload: how many times better](pictures/performance.png)"]
-    table: Table | None = None
+    """A picture of all rows; a table of all workloads under the first congestion control and set of settings; and one
+    of the ratios under the others."""
+    first = [one for one in standings if one.table is standings[0].table]
+    others = [one for one in standings if one.table is not standings[0].table]
+    lines = ["![Every workload: how many times better](pictures/performance.png)", "", f"### {first[0].table.title}"]
+    lines += ["", f"| workload | figure | {titles[0]} | {titles[1]} | ratio (lowest pair) |", "|---|---|---|---|---|"]
     last_group = ""
-    for one in standings:
-        if one.table is not table:
-            table, last_group = one.table, ""
-            lines += ["", f"### {table.title}", ""]
-            if table.settings:
-                lines += ["Both with " + ", ".join(f"`{k}={v}`" for k, v in table.settings.items()) + ".", ""]
-            lines += [f"| workload | figure | {titles[0]} | {titles[1]} | ratio (lowest pair) | to reach |"]
-            lines += ["|---|---|---|---|---|---|"]
-        if (of_group := group(one)) != last_group:
+    for rows in _by_workload(first):
+        if (of_group := group(rows[0])) != last_group:
             last_group = of_group
-            lines.append(f"| **{of_group}** | | | | | |")
-        shown = ratio(one.ratio)
-        lines.append(
-            f"| {one.workload.words} | {one.row.words} | {spread(one.ours)} | {spread(one.theirs)} "
-            f"| {f'**{shown}**' if one.is_behind else shown} | {verdict(one)} |"
+            lines.append(f"| **{of_group}** | | | | |")
+        cells = (
+            [one.row.words for one in rows],
+            [number(one.ours.median) for one in rows],
+            [number(one.theirs.median) for one in rows],
+            [_marked(one) for one in rows],
         )
-    return "\n".join(lines[1:])
+        lines.append(f"| {rows[0].workload.words} | {' | '.join(map(BREAK.join, cells))} |")
+    return "\n".join([*lines, *_other_tables(others)])
+
+
+def _other_tables(standings: Sequence[Standing]) -> list[str]:
+    """The ratios of the same workloads under other congestion controls and settings, a column for each."""
+    if not standings:
+        return []
+    tables = list(dict.fromkeys(one.table.key for one in standings))
+    titles = {one.table.key: one.table.title for one in standings}
+    settings = {one.table.key: one.table.settings for one in standings if one.table.settings}
+    lines = ["", "### The same with other settings of the sockets: ratios", ""]
+    for key, given in settings.items():
+        lines += [f"{titles[key]}: " + ", ".join(f"`{name}={value}`" for name, value in given.items()) + ".", ""]
+    lines += [
+        f"| workload | figure | {' | '.join(titles[key] for key in tables)} |",
+        f"|---|---{'|---' * len(tables)}|",
+    ]
+    by_name: dict[str, list[list[Standing]]] = {}
+    for rows in _by_workload(standings):
+        by_name.setdefault(rows[0].workload.name, []).append(rows)
+    for of_tables in by_name.values():
+        found = {rows[0].table.key: BREAK.join(map(_marked, rows)) for rows in of_tables}
+        rows = of_tables[0]
+        figures = BREAK.join(one.row.words for one in rows)
+        where = f"{group(rows[0])}: {rows[0].workload.words}"
+        lines.append(f"| {where} | {figures} | {' | '.join(found.get(key, '') for key in tables)} |")
+    return lines
+
+
+def _by_workload(standings: Sequence[Standing]) -> Iterator[list[Standing]]:
+    """The rows of each workload in each table."""
+    for _, rows in groupby(standings, key=lambda one: (one.table.key, one.workload.name)):
+        yield list(rows)
+
+
+def _marked(standing: Standing) -> str:
+    """The ratio, in bold where we are behind."""
+    shown = ratio(standing.ratio)
+    return f"**{shown}**" if standing.is_behind else shown
 
 
 def markdown_behind(standings: Sequence[Standing], known: Mapping[str, str]) -> str:
-    """The rows in which we are behind, with their explanations."""
-    behind = [one for one in standings if one.is_behind]
-    if not behind:
+    """The rows in which we are behind or have not reached a target, by their explanations."""
+    by_reason: dict[str, list[str]] = {}
+    for one in standings:
+        missed = one.target is not None and not one.is_reached
+        if one.is_behind or missed:
+            to_reach = f" of {one.target:.3g} to reach" if missed else ""
+            where = "" if one.table is standings[0].table else f" ({one.table.title})"
+            said = f"{group(one)}: {one.workload.words}, {one.row.words}{where} {ratio(one.ratio)}{to_reach}"
+            by_reason.setdefault(explanation(one, known) or "not explained yet", []).append(said)
+    if not by_reason:
         return "There is none."
-    lines = ["| row | table | ratio (lowest pair) | why |", "|---|---|---|---|"]
-    for one in behind:
-        why = explanation(one, known) or "not explained yet"
-        where = f"{group(one)}: {one.workload.words}, {one.row.words}"
-        lines.append(f"| {where} | {one.table.title} | {ratio(one.ratio)} | {why} |")
-    return "\n".join(lines)
+    lines = ["| rows, ratio (lowest pair) | why |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {BREAK.join(rows)} | {why} |" for why, rows in by_reason.items())])
 
 
 def markdown_about(about: Mapping[str, Any]) -> str:

@@ -15,8 +15,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from bench.__main__ import CASES, OF_OUR_PROCESS
 from bench.processes import Disturbance, StartedBroker, cpu_seconds, machine_cpu_seconds
-from bench.side_by_side import headlines, landings, order, page
+from bench.side_by_side import features, headlines, landings, order, page
 from bench.side_by_side.__main__ import PAGE, README
 from bench.side_by_side.catalogue import WORKLOADS, Table, measurable, tables
 from bench.side_by_side.journal import Journal, Sample
@@ -368,7 +369,19 @@ def test_a_row_in_which_we_are_behind_asks_for_an_explanation() -> None:
 
 
 def test_a_row_that_is_ahead_asks_for_none() -> None:
-    assert page.markdown_behind([standing([(110.0, 100.0)])["mb_s"]], {}) == "There is none."
+    assert page.markdown_behind([standing([(170.0, 100.0)])["mb_s"]], {}) == "There is none."
+
+
+def test_a_row_that_has_not_reached_its_target_asks_for_one() -> None:
+    shown = page.markdown_behind([standing([(110.0, 100.0)])["mb_s"]], {"raw-16kb:mb_s": "one thread"})
+    assert "| Produce requests, acks=all: 16 KB, MB/s 1.10 (1.10) of 1.6 to reach | one thread |" in shown
+
+
+def test_rows_with_one_explanation_share_a_line() -> None:
+    behind = standing([(90.0, 100.0)])["mb_s"]
+    shown = page.markdown_behind([behind, behind], {"*": "the client is the limit"})
+    assert shown.count("16 KB, MB/s 0.90 (0.90)") == 2
+    assert shown.count("the client is the limit") == 1
 
 
 def test_the_explanations_that_are_written_down_are_of_rows_that_there_are() -> None:
@@ -378,20 +391,39 @@ def test_the_explanations_that_are_written_down_are_of_rows_that_there_are() -> 
         assert fnmatch.filter(rows, pattern.rpartition("/")[2]), pattern
 
 
-def test_the_tables_say_what_is_to_be_reached() -> None:
+def test_the_figures_of_a_workload_share_a_line() -> None:
     found = standing([(200.0, 100.0), (150.0, 100.0), (200.0, 100.0)])["mb_s"]
-
-    shown = page.markdown_tables([found], ("Ottla", "Apache Kafka"))
-
-    assert "| 16 KB | MB/s | 200 (150–200) | 100 (100–100) | 2.00 (1.50) | ≥ 1.6: reached |" in shown  # noqa: RUF001
-
-
-def test_the_table_of_equal_settings_names_them_and_has_nothing_to_reach() -> None:
     spread = Spread(1.0, 1.0, 1.0)
-    one = Standing(EQUAL, LARGE, MB_S, spread, spread, spread, 1, 0)
+    other = Standing(found.table, found.workload, CPU_S_GB, spread, spread, spread, 3, 0)
 
-    assert one.target is None
-    assert "`socket.send.buffer.bytes=-1`" in page.markdown_tables([one], ("Ottla", "Apache Kafka"))
+    shown = page.markdown_tables([found, other], ("Ottla", "Apache Kafka"))
+
+    assert "| 16 KB | MB/s<br>broker CPU-s/GB | 200<br>1 | 100<br>1 | 2.00 (1.50)<br>1.00 (1.00) |" in shown
+
+
+def test_other_settings_are_named_and_have_a_column_of_ratios_and_nothing_to_reach() -> None:
+    spread = Spread(1.0, 1.0, 1.0)
+    here, equal = (Standing(table, LARGE, MB_S, spread, spread, spread, 1, 0) for table in (SYSTEM, EQUAL))
+
+    assert equal.target is None
+    shown = page.markdown_tables([here, equal], ("Ottla", "Apache Kafka"))
+    assert "`socket.send.buffer.bytes=-1`" in shown
+    assert shown.endswith(
+        "| workload | figure | Equal |\n|---|---|---|\n| Produce requests, acks=all: 16 KB | MB/s | 1.00 (1.00) |"
+    )
+
+
+def test_features_have_a_row_where_both_were_measured() -> None:
+    found = {
+        "tls": {name: {"median": value} for name, value in (("produce_mb_s", 50.0), ("kafka_produce_mb_s", 100.0))}
+    }
+    assert features.markdown(found, ("Ottla", "Apache Kafka")).splitlines()[2:] == [
+        "| TLS: librdkafka produces 1,000 B | MB/s | 50 | 100 | **0.50** |"
+    ]
+
+
+def test_every_feature_is_a_figure_of_a_case_that_there_is() -> None:
+    assert {feature.case for feature in features.FEATURES} <= {*CASES, *OF_OUR_PROCESS}
 
 
 def test_the_readme_has_the_figures_of_the_recorded_run() -> None:
