@@ -63,7 +63,20 @@ class ConfigEntry(NamedTuple):
     synonyms: tuple[ConfigSynonym, ...]
     """The synonyms, strongest first; the first one has the value's own source."""
     documentation: str | None
-    """The help text of server.yaml; None for settings without an effect here."""
+    """The help text of server.yaml, or that of a setting that has none there."""
+
+
+NO_EFFECT: Final = "It is accepted, and has no effect here."
+"""The help text of a setting that only Apache Kafka has a use for."""
+
+_TOPIC_HELP: Final[Mapping[str, str]] = {
+    **OUR_TOPIC_SETTINGS,
+    "errors.deadletterqueue.group.enable": "Whether share groups may write their dead letters to the topic.",
+    "follower.replication.throttled.replicas": "Replicas that fetch no faster than their broker's throttle, as "
+    "PARTITION:BROKER,PARTITION:BROKER; * for all.",
+    "leader.replication.throttled.replicas": "Replicas whose leader sends no faster than its throttle, likewise.",
+}
+"""The help texts of topic settings that stand behind no broker setting."""
 
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerTexts) -> list[ConfigEntry]:
@@ -164,7 +177,7 @@ def _topic_entry(key: str, override: str | None, broker: BrokerTexts) -> ConfigE
         is_read_only=False,
         is_sensitive=False,
         synonyms=synonyms,
-        documentation=OUR_TOPIC_SETTINGS.get(key) or (help_line(behind[0]) if behind else None),
+        documentation=_TOPIC_HELP.get(key) or (help_line(behind[0]) if behind else None) or NO_EFFECT,
     )
 
 
@@ -205,7 +218,7 @@ def _broker_entry(key: str, broker: BrokerTexts) -> ConfigEntry:
         is_read_only=not (known and known.is_dynamic and key == base),
         is_sensitive=is_sensitive,
         synonyms=synonyms,
-        documentation=help_line(base),
+        documentation=help_line(base) or NO_EFFECT,
     )
 
 

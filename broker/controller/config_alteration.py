@@ -5,7 +5,6 @@ the configs that a resource has afterwards. These are checked as a whole: all ch
 """
 
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -262,10 +261,8 @@ def check_changes(changes: Sequence[ConfigChange]) -> None:
     Raises:
         InvalidRequest: A name comes twice, a value is missing, or there is no such operation.
     """
-    times = Counter(change.name for change in changes)
-    repeated = [name for name, count in times.items() if count > 1]
-    if repeated:
-        raise InvalidRequest(f"Error due to duplicate config keys: {', '.join(repeated)}")
+    if len({change.name for change in changes}) < len(changes):
+        raise InvalidRequest("Error due to duplicate config keys")
     nulls = [change.name for change in changes if change.operation != ConfigOperation.DELETE and change.value is None]
     if nulls:
         raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")

@@ -2,7 +2,7 @@
 KIP-827)."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.logs.replica_moves import ReplicaMoves
 from broker.metadata.cache import MetadataCache
@@ -13,6 +13,7 @@ from broker.request.faults import (
     ClusterAuthorizationFailed,
     Fault,
     InvalidReplicaAssignment,
+    InvalidTopic,
     LogDirNotFound,
     error_code_of,
 )
@@ -33,6 +34,10 @@ TopicAnswer = DescribeLogDirsResponse.Result.Topic
 Answer = DescribeLogDirsResponse.Result.Topic.Partition
 
 ERROR_SINCE_VERSION = 3
+
+LONGEST_MOVED: Final = 255 - len(".-future") - 32
+"""Characters of topic, hyphen and partition. Behind them the name of the copy's directory has an id of 32 characters;
+a file system takes 255 in all, and Kafka refuses longer topics here."""
 
 
 class Described(NamedTuple):
@@ -103,6 +108,8 @@ class LogDirsHandler:
 
     def _move(self, topic_partition: TopicPartition, path: str) -> None:
         """Begin to move a replica to the directory of this path. Raises a `Fault` or StorageError."""
+        if len(str(topic_partition)) > LONGEST_MOVED:
+            raise InvalidTopic("The topic name is too long.")
         wanted = next((directory for directory in self._logs.directories if directory.absolute_path == path), None)
         if wanted is None:
             raise LogDirNotFound(f"there is no log directory {path}")

@@ -1,6 +1,7 @@
 """The answers of DescribeConfigs: values, sources and synonyms as a running Kafka 4.4.0 showed them."""
 
 from config.described import (
+    NO_EFFECT,
     BrokerTexts,
     ConfigEntry,
     ConfigSource,
@@ -164,11 +165,13 @@ def test_what_can_be_changed_at_run_time_is_not_read_only() -> None:
     assert entries["ottla.records.validation"].is_read_only
 
 
-def test_documentation_is_ours_and_missing_where_a_setting_does_nothing() -> None:
+def test_every_setting_has_documentation_that_is_ours() -> None:
     entries = broker({})
 
     assert entries["num.partitions"].documentation == "Partitions of a topic that is created without a number."
-    assert entries["background.threads"].documentation is None
+    assert entries["background.threads"].documentation == NO_EFFECT
+    assert topic()["remote.storage.enable"].documentation == NO_EFFECT
+    assert all(entry.documentation for entry in (*entries.values(), *topic().values()))
     assert topic()["segment.bytes"].documentation == entries["log.segment.bytes"].documentation
 
 

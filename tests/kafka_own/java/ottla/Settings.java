@@ -1,5 +1,6 @@
 package ottla;
 
+import java.io.File;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.net.InetAddress;
@@ -80,7 +81,7 @@ final class Settings {
             }
         }
         set("node.id", String.valueOf(config.nodeId()));
-        set("log.dirs", String.join(",", config.logDirs()));
+        set("log.dirs", String.join(",", config.logDirs().stream().map(path -> new File(path).getAbsolutePath()).toList()));
         if (!config.metadataLogDir().equals(config.logDirs().get(0))) {
             set("metadata.log.dir", config.metadataLogDir());
         }
