@@ -204,7 +204,10 @@ final class Broker {
     }
 
     public BrokerState brokerState() {
-        return isRunning() ? BrokerState.RUNNING : BrokerState.NOT_RUNNING;
+        if (isRunning()) {
+            return BrokerState.RUNNING;
+        }
+        return process == null ? BrokerState.NOT_RUNNING : BrokerState.SHUTTING_DOWN; // where Kafka's stays
     }
 
     public int boundPort(ListenerName name) {
