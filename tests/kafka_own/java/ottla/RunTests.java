@@ -67,7 +67,7 @@ public final class RunTests {
 
     private static Class<?> load(String name) {
         try {
-            return Class.forName(name);
+            return Class.forName(name, false, RunTests.class.getClassLoader()); // not initialised: some make their cluster then
         } catch (ClassNotFoundException missing) {
             throw new IllegalArgumentException(missing);
         }
