@@ -21,8 +21,8 @@ from protocol.codec import Chunk
 NOTHING: Final[Sequence[Chunk]] = ()
 """The answer to a Produce with acks=0: no bytes. The answers behind it may be sent."""
 
-PRODUCE: Final = 0
-OFFSET_COMMIT: Final = 8
+_PRODUCE: Final = 0
+_OFFSET_COMMIT: Final = 8
 """API keys, as numbers that compiled code compares at once."""
 
 NO_OVERLAP: Final = -1
@@ -355,5 +355,5 @@ def overlapping_api(slot: ResponseSlot) -> int:
     if len(frame) < 2 or frame[0]:
         return NO_OVERLAP
     if not frame[1]:
-        return PRODUCE
-    return OFFSET_COMMIT if frame[1] == OFFSET_COMMIT else NO_OVERLAP
+        return _PRODUCE
+    return _OFFSET_COMMIT if frame[1] == _OFFSET_COMMIT else NO_OVERLAP
