@@ -12,12 +12,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.records import Record
+from broker.metadata.record_versions import SCRAM_SINCE
 from broker.request.faults import (
     DuplicateResource,
     Fault,
     ResourceNotFound,
     UnacceptableCredential,
     UnsupportedSaslMechanism,
+    UnsupportedVersion,
 )
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
@@ -92,15 +94,17 @@ class CredentialPlanner:
         return results
 
     def _check(self, wish: Wish) -> None:
+        if self._image.features.metadata_version < SCRAM_SINCE:
+            raise UnsupportedVersion("The current metadata version does not support SCRAM")
         if not wish.user:
             raise UnacceptableCredential("Username must not be empty")
         if wish.mechanism not in tuple(ScramMechanism):
             raise UnsupportedSaslMechanism("Unknown SCRAM mechanism")
         if isinstance(wish, Upsertion):
             if wish.iterations < LEAST_ITERATIONS:
-                raise UnacceptableCredential(f"Too few iterations: {wish.iterations} of at least {LEAST_ITERATIONS}")
+                raise UnacceptableCredential("Too few iterations")
             if wish.iterations > MOST_ITERATIONS:
-                raise UnacceptableCredential(f"Too many iterations: {wish.iterations} of at most {MOST_ITERATIONS}")
+                raise UnacceptableCredential("Too many iterations")
             if not wish.salted_password:
                 raise UnacceptableCredential("The salted password is empty")
         elif (wish.user, wish.mechanism) not in self._image.scram_credentials.by_key:

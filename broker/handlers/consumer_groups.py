@@ -7,6 +7,7 @@ from broker.coordinators.group.consumer.member import ConsumerMember, Owned
 from broker.coordinators.group.consumer.requests import Beat, Beaten, DescribedConsumerGroup
 from broker.coordinators.group.modern.group import Assignment, partitions_by_topic
 from broker.coordinators.group_coordinator import Groups
+from broker.handlers.java_order import as_in_timeline_map
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.features import GROUP_VERSION
 from broker.request.context import GROUP_OPERATIONS, Operation, RequestContext, ResourceType
@@ -194,7 +195,10 @@ class ConsumerGroupsHandler:
             group_epoch=group.epoch,
             assignment_epoch=group.assignment_epoch,
             assignor_name=group.assignor,
-            members=[self._member(member, target) for member, target in group.members],
+            members=[
+                self._member(member, target)
+                for member, target in as_in_timeline_map(group.members, lambda one: one[0].member_id)
+            ],
         )
 
     def _member(self, member: ConsumerMember, target: Assignment) -> Described.Member:

@@ -7,8 +7,7 @@ from typing import Final
 
 from broker.coordinators.group.requests import DescribedGroup, ListedGroup
 from broker.coordinators.group_coordinator import Groups
-from broker.coordinators.partitioning import java_hash
-from broker.handlers.java_order import concurrent_map_order, hash_of_partition, timeline_map_order
+from broker.handlers.java_order import as_in_hash_map, as_in_timeline_map, concurrent_map_order, hash_of_partition
 from broker.request.context import GROUP_OPERATIONS, Operation, RequestContext, ResourceType
 from broker.request.faults import Fault
 from protocol.errors import ErrorCode
@@ -75,9 +74,7 @@ class GroupsHandler:
         """All groups in the order in which Kafka lists them, which tools compare."""
         coordinators = {one.partition.topic_partition: one for one in self._groups.all()}
         for place in concurrent_map_order(coordinators, lambda place: hash_of_partition(*place)):
-            groups = {group.group_id: group for group in coordinators[place].shard.list()}
-            for group_id in timeline_map_order(groups, java_hash):
-                yield groups[group_id]
+            yield from as_in_timeline_map(coordinators[place].shard.list(), lambda group: group.group_id)
 
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> None:
         """Delete groups without members, with their offsets; a group that is named twice is deleted once."""
@@ -139,7 +136,7 @@ def _described(group: DescribedGroup) -> Described:
                 member_metadata=member.metadata,
                 member_assignment=member.assignment,
             )
-            for member in group.members
+            for member in as_in_hash_map(group.members, lambda member: member.member_id)
         ],
     )
 

@@ -69,6 +69,18 @@ def timeline_map_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K
     return sorted(inserted, key=slot)
 
 
+def as_in_hash_map(items: Iterable[K], name_of: Callable[[K], str]) -> list[K]:
+    """Items with different names in the order in which a HashMap by their names has them."""
+    named = {name_of(item): item for item in items}
+    return [named[name] for name in hash_map_order(named, java_hash)]
+
+
+def as_in_timeline_map(items: Iterable[K], name_of: Callable[[K], str]) -> list[K]:
+    """Items with different names in the order in which a TimelineHashMap by their names has them."""
+    named = {name_of(item): item for item in items}
+    return [named[name] for name in timeline_map_order(named, java_hash)]
+
+
 def hash_of_partition(topic: str, partition: int) -> int:
     """The ``hashCode`` of a TopicPartition."""
     return 31 * (31 + partition) + java_hash(topic)

@@ -5,6 +5,7 @@ from typing import Final
 from broker.coordinators.group.modern.group import Assignment
 from broker.coordinators.group.share.requests import DescribedShareGroup, ShareHeartbeat, ShareHeartbeatAnswer
 from broker.coordinators.group_coordinator import Groups
+from broker.handlers.java_order import as_in_timeline_map
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.features import SHARE_VERSION
 from broker.request.context import GROUP_OPERATIONS, Operation, RequestContext, ResourceType
@@ -131,7 +132,7 @@ class ShareGroupsHandler:
                     subscribed_topic_names=list(member.subscribed_topics),
                     assignment=DescribedAssignment(topic_partitions=self._named(member.assigned)),
                 )
-                for member in group.members
+                for member in as_in_timeline_map(group.members, lambda member: member.member_id)
             ],
         )
 

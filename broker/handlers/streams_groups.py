@@ -25,6 +25,7 @@ from broker.coordinators.group.streams.topology import (
     topology_of,
 )
 from broker.coordinators.group_coordinator import Groups
+from broker.handlers.java_order import as_in_timeline_map
 from broker.metadata.automatic_topics import CONTROLLERS_DEFAULT, AutomaticTopic
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.features import STREAMS_VERSION
@@ -391,7 +392,7 @@ def _described(group: DescribedStreamsGroup) -> Described:
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor,
         topology=None if group.topology is None else _topology(group.topology, group.configured),
-        members=[_member(one) for one in group.members],
+        members=[_member(one) for one in as_in_timeline_map(group.members, lambda one: one.member.member_id)],
     )
 
 

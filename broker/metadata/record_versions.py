@@ -15,6 +15,7 @@ from protocol.records.cluster_metadata import (
 )
 
 _ZK_MIGRATION_SINCE: Final = 8  # 3.4-IV0
+SCRAM_SINCE: Final = 11  # 3.5-IV2
 _ELIGIBLE_LEADERS_SINCE: Final = 23  # 4.0-IV1
 CORDONED_SINCE: Final = 30  # 4.3-IV0
 DIRECTORIES_SINCE: Final = 17

@@ -4,6 +4,7 @@ import pytest
 
 from broker.coordinators.partitioning import java_hash, partition_of
 from broker.handlers.java_order import (
+    as_in_timeline_map,
     capacity_for,
     capacity_of_copy,
     concurrent_map_order,
@@ -58,3 +59,8 @@ def test_groups_come_as_kafka_lists_them(groups: int, partitions: int, listed: l
     found = [group for index in in_order for group in timeline_map_order(by_partition.get(index, ()), java_hash)]
     assert found[: len(listed)] == [f"grp-{number}" for number in listed]
     assert len(found) == groups
+
+
+def test_members_come_as_kafka_describes_them() -> None:
+    """Kafka's own ConsumerGroupDescribeRequestTest expects these two so."""
+    assert as_in_timeline_map(["member-1", "member-2"], str) == ["member-2", "member-1"]

@@ -1,6 +1,7 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials through the codec."""
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from protocol.messages.scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
 from protocol.records.cluster_metadata import UserScramCredentialRecord
-from tests.support.broker import InProcessBroker
+from tests.support.broker import InProcessBroker, running_broker
 
 SHA_256, SHA_512 = 1, 2
 
@@ -139,3 +140,12 @@ def test_no_password_stands_in_the_log(broker: InProcessBroker, caplog: pytest.L
     caplog.set_level("DEBUG")
     alter(broker, upsertion("alice", password=b"secret-of-alice"), upsertion("bob", 9, password=b"secret-of-bob"))
     assert "secret" not in caplog.text
+
+
+def test_a_cluster_before_kafka_3_5_has_no_such_credentials(tmp_path: Path) -> None:
+    with running_broker(tmp_path, ottla_release_version="3.4") as broker:
+        (result,) = broker.ask(Altered(deletions=[], upsertions=[upsertion("alice")]), 0).results
+    assert (result.error_code, result.error_message) == (
+        E.UNSUPPORTED_VERSION,
+        "The current metadata version does not support SCRAM",
+    )
