@@ -2,7 +2,7 @@
 KIP-827)."""
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from broker.logs.replica_moves import ReplicaMoves
 from broker.metadata.cache import MetadataCache
@@ -27,17 +27,13 @@ from storage.errors import LogDirFailed, StorageError
 from storage.log import Log
 from storage.log_dir import LogDir
 from storage.log_manager import LogManager
-from storage.topic_partition import TopicPartition
+from storage.topic_partition import FUTURE, TopicPartition
 
 Result = DescribeLogDirsResponse.Result
 TopicAnswer = DescribeLogDirsResponse.Result.Topic
 Answer = DescribeLogDirsResponse.Result.Topic.Partition
 
 ERROR_SINCE_VERSION = 3
-
-LONGEST_MOVED: Final = 255 - len(".-future") - 32
-"""Characters of topic, hyphen and partition. Behind them the name of the copy's directory has an id of 32 characters;
-a file system takes 255 in all, and Kafka refuses longer topics here."""
 
 
 class Described(NamedTuple):
@@ -108,8 +104,8 @@ class LogDirsHandler:
 
     def _move(self, topic_partition: TopicPartition, path: str) -> None:
         """Begin to move a replica to the directory of this path. Raises a `Fault` or StorageError."""
-        if len(str(topic_partition)) > LONGEST_MOVED:
-            raise InvalidTopic("The topic name is too long.")
+        if not topic_partition.suffixed_dir_name("0" * 32, FUTURE).startswith(f"{topic_partition}."):
+            raise InvalidTopic("The topic name is too long.")  # Kafka does not cut the name of the copy's directory
         wanted = next((directory for directory in self._logs.directories if directory.absolute_path == path), None)
         if wanted is None:
             raise LogDirNotFound(f"there is no log directory {path}")

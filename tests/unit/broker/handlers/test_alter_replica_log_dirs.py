@@ -38,3 +38,14 @@ def test_of_two_directories_the_last_counts(broker: InProcessBroker) -> None:
     here = str(broker.directory)
     assert move(broker, ("/nowhere", "orders", [0]), (here, "orders", [0])) == {"orders": {0: E.NONE}}
     assert move(broker, (here, "orders", [0]), ("/nowhere", "orders", [0])) == {"orders": {0: E.LOG_DIR_NOT_FOUND}}
+
+
+@serves(AlterReplicaLogDirsRequest, E.INVALID_TOPIC_EXCEPTION, versions=[2])
+def test_a_topic_whose_copy_would_have_too_long_a_name_is_refused_wherever_it_is_to_go(broker: InProcessBroker) -> None:
+    short, long = "s" * 213, "l" * 214  # with "-0." before 32 digits and "-future" 255 and 256
+    here = str(broker.directory)
+    broker.create_topic(short)
+    assert move(broker, (here, short, [0]), ("/nowhere", long, [0])) == {
+        short: {0: E.NONE},
+        long: {0: E.INVALID_TOPIC_EXCEPTION},
+    }

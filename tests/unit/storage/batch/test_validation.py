@@ -250,7 +250,8 @@ def test_timestamps_up_to_an_hour_ahead_are_accepted_by_default(rules: AppendRul
     words = f"Timestamp {T + HOUR_MS + 1} of message with offset {MANY} is out of range"
     assert refused.value.record_errors[0][1].startswith(words)
     words = "One or more records have been rejected due to invalid timestamp"
-    assert str(refused.value.message_for_client).startswith(words)
+    assert refused.value.message_for_client == words, "as Kafka's, to the last letter"
+    assert str(refused.value).startswith(f"{words}: [RecordError(batchIndex={MANY}, message='Timestamp ")
 
 
 def test_a_limit_on_age_looks_at_every_record() -> None:
