@@ -93,7 +93,7 @@ format: $(VENV)/.dev  ## Put the code into its format
 bench: $(VENV)/.test compiled  ## Measure the broker against this machine's own limits (ARGS="--only produce --bootstrap host:port")
 	@$(BIN)/python -m bench $(ARGS)
 
-bench-kafka: $(VENV)/.picture compiled  ## Apache Kafka and us under the same loads, an hour and forty minutes; writes docs/performance.md (ARGS="--only fetch"; needs Java and Maven)
+bench-kafka: $(VENV)/.picture compiled  ## Apache Kafka and us under the same loads, for 81 minutes, then the cases of features; writes docs/performance.md (ARGS="--only fetch"; needs Java and Maven)
 	@$(BIN)/python -m bench.side_by_side $(ARGS)
 
 bench-compare: $(VENV)/.test compiled  ## The same loads on this checkout and on another commit (BASE=commit, ARGS="--only raw")
