@@ -3,6 +3,7 @@
 python -m tests.kafka_own                        all classes that have no results yet; prints the totals of all
 python -m tests.kafka_own --only TransactionsTest    the classes whose names end so, again (Class#test: one test)
 python -m tests.kafka_own --failed               the classes with tests that have failed, again
+python -m tests.kafka_own --unrecorded           the classes that outcomes.tsv has no line of, on whatever machine
 python -m tests.kafka_own --short                the choice for CI, all of it
 python -m tests.kafka_own --again                forget all results, and run everything
 """
@@ -22,6 +23,7 @@ from typing import Final
 
 from tqdm import tqdm
 
+from bench.checkout import name_of_this
 from dev.broker_process import PACKAGES, port_below_client_ports
 from dev.maven import NoJars
 from tests.kafka_own import jars, results, table
@@ -128,6 +130,9 @@ def _chosen(entries: list[Entry], record: Record, options: argparse.Namespace) -
         ]
     if options.failed:
         return [(name, ()) for name in runnable if any(map(results.has_failed, record.results.get(name, ())))]
+    if options.unrecorded:
+        recorded = results.outcomes()
+        return [(name, ()) for name in runnable if name not in recorded]
     if options.short:
         return [(entry.name, ()) for entry in entries if entry.is_class and entry.use is Use.RUN_IN_CI]
     return [(name, ()) for name in runnable if name not in record.results]
@@ -138,6 +143,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kafka_own", description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="CLASS[#TEST]", help="these classes, again")
     parser.add_argument("--failed", action="store_true", help="the classes with tests that have failed, again")
+    parser.add_argument("--unrecorded", action="store_true", help="the classes that outcomes.tsv has no line of")
     parser.add_argument("--short", action="store_true", help="the choice for CI")
     parser.add_argument("--again", action="store_true", help="forget the results of earlier runs")
     parser.add_argument("--first-port", type=int, help="the first of 96 ports for the brokers")
@@ -152,6 +158,7 @@ def main() -> int:
         kept.unlink(missing_ok=True)
     record = Record(kept)
     entries = table.read()
+    commit = name_of_this()
     chosen = _chosen(entries, record, options)
     shown: list[Result] = []
     progress = tqdm(chosen, unit="class", disable=None)
@@ -167,6 +174,8 @@ def main() -> int:
         shown += found
         if not tests:
             record.replace(class_name, found)
+            if not options.short:
+                results.keep_outcome(found, class_name, commit)
         for result in found:
             if results.has_failed(result):
                 tqdm.write(f"failed: {class_name}#{result.test}: {result.reason[:300]}", file=sys.stderr)
