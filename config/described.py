@@ -18,7 +18,7 @@ from config.declared import Declaration
 from config.definitions import Definition, broker_definition, definitions
 from config.dynamic import is_dynamic, without_mechanism
 from config.help import help_line
-from config.log_config import OUR_TOPIC_SETTINGS, TOPIC_SETTINGS
+from config.log_config import INTERNAL_SEGMENT_BYTES, INTERNAL_TOPIC_SETTINGS, OUR_TOPIC_SETTINGS, TOPIC_SETTINGS
 from config.resources import BrokerTexts, default_text
 from config.values import ConfigType, normalised, trimmed
 
@@ -74,6 +74,7 @@ _TOPIC_HELP: Final[Mapping[str, str]] = {
     "errors.deadletterqueue.group.enable": "Whether share groups may write their dead letters to the topic.",
     "follower.replication.throttled.replicas": "Replicas that fetch no faster than their broker's throttle, as "
     "PARTITION:BROKER,PARTITION:BROKER; * for all.",
+    INTERNAL_SEGMENT_BYTES: "Bytes of a segment, instead of segment.bytes and without its least value: for tests.",
     "leader.replication.throttled.replicas": "Replicas whose leader sends no faster than its throttle, likewise.",
 }
 """The help texts of topic settings that stand behind no broker setting."""
@@ -83,8 +84,11 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerTexts) -> list[Co
     """All settings of a topic in alphabetical order; ``overrides`` are the topic's own, as stored.
 
     They are also what CreateTopics answers about a new topic, but for the topic's own: Kafka has these as they came.
+    Internal ones are among them if the topic has a value of its own.
     """
-    return [_topic_entry(key, overrides.get(key), broker) for key in TOPIC_SETTINGS]
+    internal = INTERNAL_TOPIC_SETTINGS.keys() & overrides.keys()
+    keys = sorted(TOPIC_SETTINGS.keys() | internal) if internal else TOPIC_SETTINGS
+    return [_topic_entry(key, overrides.get(key), broker) for key in keys]
 
 
 def describe_broker(broker: BrokerTexts) -> list[ConfigEntry]:
@@ -162,7 +166,7 @@ def _own_entry(
 
 
 def _topic_entry(key: str, override: str | None, broker: BrokerTexts) -> ConfigEntry:
-    declaration = TOPIC_SETTINGS[key]
+    declaration = TOPIC_SETTINGS.get(key) or INTERNAL_TOPIC_SETTINGS[key]
     behind = _behind_topic_setting(key)
     synonyms = _synonyms(behind[0], broker) if behind else ()
     value = declaration.default if not behind else _inherited(behind, broker)
@@ -185,6 +189,8 @@ def _behind_topic_setting(key: str) -> tuple[str, ...]:
     """The broker settings that give a topic setting its value, the strongest first; those of ours have its name."""
     if key in OUR_TOPIC_SETTINGS:
         return (key,) if key in BROKER_SETTINGS else ()
+    if key in INTERNAL_TOPIC_SETTINGS:
+        return ()
     return definitions("topic")[key].synonyms
 
 

@@ -81,19 +81,30 @@ class LogConfig(Settings):
         Raises:
             InvalidConfig: A text is not of its setting's type, or its value is not allowed.
         """
-        known = tuple((key, text) for key, text in overrides.items() if key in TOPIC_SETTINGS)
+        known = tuple((key, text) for key, text in overrides.items() if topic_setting(key))
         return _put_over(self, known) if known else self
 
 
 @lru_cache
 def _put_over(config: LogConfig, overrides: tuple[tuple[str, str], ...]) -> LogConfig:
     """Remembered, so that the partitions of a topic share one."""
-    values = {field_name(key): TOPIC_SETTINGS[key].parse(key, text) for key, text in overrides}
+    texts = dict(overrides)
+    segment_bytes = texts.pop(INTERNAL_SEGMENT_BYTES, None)
+    values = {field_name(key): TOPIC_SETTINGS[key].parse(key, text) for key, text in texts.items()}
+    if segment_bytes is not None:
+        values["segment_bytes"] = INTERNAL_TOPIC_SETTINGS[INTERNAL_SEGMENT_BYTES].parse(
+            INTERNAL_SEGMENT_BYTES, segment_bytes
+        )
     return config.replace(**values)
 
 
 TOPIC_SETTINGS: Final[Mapping[str, Declaration]] = LogConfig.declarations
 """Every topic setting by Kafka's name, in alphabetical order, as DescribeConfigs lists them."""
+
+INTERNAL_SEGMENT_BYTES: Final = "internal.segment.bytes"
+INTERNAL_TOPIC_SETTINGS: Final = {INTERNAL_SEGMENT_BYTES: Declaration(ConfigType.INT, None, "[1,...]", None)}
+"""Kafka's topic setting for tests, which no list of settings has: it wins over ``segment.bytes``, and may be below 1 MB
+(KIP-1161)."""
 
 OUR_TOPIC_SETTINGS: Final[Mapping[str, str]] = {
     "ottla.archive.group": "The consumer group that archives the topic: retention, by time and by size, waits until it "
@@ -102,6 +113,11 @@ OUR_TOPIC_SETTINGS: Final[Mapping[str, str]] = {
     "beyond what retention would have kept; the oldest go first, and -1 is no limit but the disk.",
 }
 """The help texts of the topic settings that Kafka does not have."""
+
+
+def topic_setting(key: str) -> Declaration | None:
+    """The topic setting of this name, internal or not; None if there is none."""
+    return TOPIC_SETTINGS.get(key) or INTERNAL_TOPIC_SETTINGS.get(key)
 
 
 def topic_config_names() -> Iterable[str]:
@@ -122,7 +138,7 @@ def validate_topic_overrides(overrides: Mapping[str, str | None], defaults: LogC
     """
     texts: dict[str, str] = {}
     for key, text in overrides.items():
-        if key not in TOPIC_SETTINGS:
+        if topic_setting(key) is None:
             raise UnknownConfig(key, text, most_similar(key, TOPIC_SETTINGS), "topic")
         if text is None:
             raise InvalidConfig(key, None, "a value: a topic setting cannot be null")

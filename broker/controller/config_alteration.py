@@ -27,7 +27,7 @@ from config.client_metrics import InvalidSubscription, validate_client_metrics
 from config.definitions import broker_definition
 from config.errors import InvalidConfig, SettingsError
 from config.group_settings import validate_group_overrides
-from config.log_config import TOPIC_SETTINGS, validate_topic_overrides
+from config.log_config import topic_setting, validate_topic_overrides
 from config.resources import ConfigResource
 from config.values import ConfigType
 from protocol.errors import ErrorCode
@@ -292,8 +292,8 @@ def _split(text: str) -> list[str]:
 
 
 def _type_and_default(resource: Resource, name: str) -> tuple[ConfigType, str]:
-    if resource.type == ConfigResource.TOPIC and name in TOPIC_SETTINGS:
-        return TOPIC_SETTINGS[name].type, TOPIC_SETTINGS[name].default or ""
+    if resource.type == ConfigResource.TOPIC and (declaration := topic_setting(name)):
+        return declaration.type, declaration.default or ""
     definition = broker_definition(name) if resource.type == ConfigResource.BROKER else None
     # The lists of groups and client metrics can't be appended to in Kafka either.
     return (ConfigType.UNKNOWN, "") if definition is None else (definition.type, definition.default or "")

@@ -56,6 +56,14 @@ def test_a_topics_own_values_come_first_and_look_as_kafka_prints_them() -> None:
     assert entries["cleanup.policy"].source == ConfigSource.DYNAMIC_TOPIC
 
 
+def test_the_segment_size_for_tests_is_shown_where_a_topic_has_a_value_of_its_own() -> None:
+    entries = topic(internal_segment_bytes="200")
+
+    assert list(entries) == sorted(entries)
+    assert shown(entries["internal.segment.bytes"]) == "200 <- DYNAMIC_TOPIC:internal.segment.bytes=200"
+    assert entries["internal.segment.bytes"].documentation
+
+
 def test_a_list_is_told_with_each_entry_once_whoever_has_said_it() -> None:
     told = topic(BrokerTexts({"log.cleanup.policy": "compact,compact"}), cleanup_policy="delete,compact,delete")
 

@@ -44,6 +44,15 @@ def test_a_topics_own_values_lie_over_the_brokers() -> None:
     assert topic.deletes
 
 
+def test_the_segment_size_for_tests_wins_and_has_no_least_value() -> None:
+    config = LogConfig().with_overrides({"internal.segment.bytes": "100", "segment.bytes": "2000000"})
+
+    assert config.segment_bytes == 100
+    assert validate_topic_overrides({"internal.segment.bytes": "100"}) == LogConfig(segment_bytes=100)
+    with pytest.raises(InvalidConfig, match="expected a whole number from 1 to 2147483647"):
+        validate_topic_overrides({"internal.segment.bytes": "0"})
+
+
 def test_a_stored_name_that_is_no_topic_setting_is_passed_over() -> None:
     assert LogConfig().with_overrides({"from.the.future": "1"}) == LogConfig()
 
