@@ -17,8 +17,12 @@ from typing import Any, Final
 
 import pytest
 
+from broker.controller.local_controller import LocalController
 from broker.raft.batches import decode_batches
 from broker.replication.partition import Partition
+from broker.server.broker_server import CannotStart
+from broker.server.lifecycle import RETRY_MS
+from config.resources import ConfigResource
 from protocol.errors import ErrorCode as E
 from protocol.messages.configs import IncrementalAlterConfigsRequest
 from protocol.messages.log_dirs import AlterReplicaLogDirsRequest
@@ -32,15 +36,18 @@ from tests.support.leadership import create_replicated_topic
 
 GOLDEN: Final = Path(__file__).parents[3] / "golden" / "metadata"
 RELEASES: Final = ("4.4", "4.0")
+METADATA: Final = "__cluster_metadata-0/00000000000000000000.log"
 SESSIONS: Final = {"broker_session_timeout_ms": 3000, "broker_heartbeat_interval_ms": 500}
 
 
 class Node(InProcessBroker):
     """A node with the log directories `a`, which has the metadata, and `b`."""
 
-    def __init__(self, directory: Path, release: str, **settings: object) -> None:
+    def __init__(
+        self, directory: Path, release: str, faulty: FaultyFileSystem | None = None, **settings: object
+    ) -> None:
         self.a, self.b = directory / "a", directory / "b"
-        self.faulty = FaultyFileSystem()
+        self.faulty = faulty or FaultyFileSystem()
         super().__init__(
             directory, files=self.faulty, log_dirs=f"{self.a},{self.b}", ottla_release_version=release,
             offsets_topic_num_partitions=1, **settings,
@@ -87,6 +94,13 @@ class Node(InProcessBroker):
         )
         assert self.ask(request, 6).responses[0].error_code == E.NONE
 
+    def configure(self, kind: ConfigResource, of: str, name: str, value: str) -> None:
+        """Set a config of a topic or a broker."""
+        of_config = IncrementalAlterConfigsRequest.Resource
+        change = of_config.Config(name=name, config_operation=0, value=value)
+        resource = of_config(resource_type=kind, resource_name=of, configs=[change])
+        self.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+
     def leaders_are(self, topic: str, *leaders: int) -> bool:
         """Whether these nodes lead a topic's partitions."""
         found = self.server.metadata.image.topics.by_name[topic].partitions
@@ -128,10 +142,7 @@ def growth(directory: Path, release: str) -> None:
         wanted = of_request(path=str(elsewhere), topics=[of_request.Topic(name="orders", partitions=[0])])
         node.ask(AlterReplicaLogDirsRequest(dirs=[wanted]), 2)
         node.until(lambda: str(elsewhere) in node.log("orders", 0).directory)
-        of_config = IncrementalAlterConfigsRequest.Resource
-        change = of_config.Config(name="retention.ms", config_operation=0, value="1000")
-        resource = of_config(resource_type=2, resource_name="orders", configs=[change])
-        node.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+        node.configure(ConfigResource.TOPIC, "orders", "retention.ms", "1000")
         node.restart()
         node.delete("orders")
         node.create_topic("orders")
@@ -171,11 +182,51 @@ def full_disk(directory: Path, release: str) -> None:
     """The disk is full when a topic is to be made, and when the node stops."""
     with running(directory, release) as node:
         node.create_topic("orders")
-        node.faulty.fail("write", errno.ENOSPC, suffix="__cluster_metadata-0/00000000000000000000.log")
+        node.faulty.fail("write", errno.ENOSPC, suffix=METADATA)
         with pytest.raises(AssertionError):
             node.begin_topic("refused")
         node.create_topic("letters")
         node.restart()
+
+
+def full_disk_at_the_start(directory: Path, release: str) -> None:
+    """The disk is full when a new node begins its log, when it registers, and when the next start does."""
+    for written_before in (0, 1):
+        faulty = FaultyFileSystem()
+        faulty.fail("write", errno.ENOSPC, suffix=METADATA, after=written_before)
+        with pytest.raises(CannotStart):
+            Node(directory, release, faulty)
+    with running(directory, release) as node:
+        node.stop()
+        node.faulty.fail("write", errno.ENOSPC, suffix=METADATA)
+        with pytest.raises(CannotStart):
+            node.start()
+        node.start()
+
+
+def full_disk_at_the_stop(directory: Path, release: str) -> None:
+    """The disk is full when the node writes that it stops: it stops all the same."""
+    with running(directory, release) as node:
+        node.create_topic("orders")
+        node.faulty.fail("write", errno.ENOSPC, suffix=METADATA)
+        node.restart()
+
+
+def full_disk_at_a_report(directory: Path, release: str) -> None:
+    """The disk is full when a failed directory, and directories without new replicas, are reported: they are later."""
+    with running(directory, release) as node:
+        node.create_topic("orders", partitions=2)
+        # The config itself is written.
+        node.faulty.fail("write", errno.ENOSPC, suffix=METADATA, after=1)
+        node.configure(ConfigResource.BROKER, "1", "cordoned.log.dirs", str(node.a))
+        node.settle()
+        node.advance(RETRY_MS)
+        lost = next(index for index in (0, 1) if str(node.b) in node.log("orders", index).directory)
+        node.faulty.fail("write", errno.EIO, suffix=f"b/orders-{lost}/00000000000000000000.log")
+        node.faulty.fail("write", errno.ENOSPC, suffix=METADATA)
+        with pytest.raises(AssertionError):
+            node.produce("orders", b"lost", partition=lost)
+        node.until(lambda: not node.leaders_are("orders", 1, 1))
 
 
 def with_a_member(directory: Path, release: str) -> None:
@@ -199,17 +250,30 @@ def adopted(directory: Path, release: str) -> None:
         node.restart()
 
 
-def _name_two_more(node: Node) -> None:
+def adopted_with_a_listener(directory: Path, release: str) -> None:
+    """The metadata name two brokers, of which one has stopped and one is silent: they may come back."""
+    with running(directory, release, **SESSIONS, **WITH_CONTROLLER_LISTENER) as node:
+        _name_two_more(node, stopped=(3,))
+        controller = node.server.components.controller
+        assert isinstance(controller, LocalController)
+        assert controller.sessions is not None
+        controller.sessions.begin(2, 102, node.clock.monotonic_ms())
+        node.until(lambda: node.server.metadata.image.cluster.brokers[2].fenced)
+        node.restart()
+
+
+def _name_two_more(node: Node, stopped: tuple[int, ...] = ()) -> None:
     topic_id = b"o" * 16
     controller = node.server.components.controller
     assert controller is not None
     own = next(iter(node.server.log_dirs.by_id))
-    endpoint = RegisterBrokerRecord.EndPoint(name="PLAINTEXT", host="h", port=9092, security_protocol=0)
+    endpoint = RegisterBrokerRecord.EndPoint(name="PLAINTEXT", host="127.0.0.1", port=1, security_protocol=0)
     others: list[Any] = [
         RegisterBrokerRecord(
             broker_id=number, is_migrating_zk_broker=False, incarnation_id=bytes([number] * 16),
             broker_epoch=100 + number, end_points=[endpoint],
-            features=[], rack=None, fenced=False, in_controlled_shutdown=False, log_dirs=[bytes([number] * 16)],
+            features=[], rack=None, fenced=number in stopped, in_controlled_shutdown=False,
+            log_dirs=[bytes([number] * 16)],
         )
         for number in (2, 3)
     ]  # fmt: skip
@@ -226,7 +290,7 @@ def _name_two_more(node: Node) -> None:
             ),
         ]
     )  # fmt: skip
-    node.settle()
+    node.wait_until(lambda: "orders" in node.server.metadata.image.topics.by_name)
 
 
 def isr(node: Node, topic: str, index: int) -> tuple[int, ...]:
@@ -244,16 +308,26 @@ def reassign(node: Node, topic: str, index: int, replicas: list[int]) -> None:
 LIVES: Final[dict[str, Callable[[Path, str], None]]] = {
     life.__name__: life
     for life in (
-        alone, growth, failed_directory, log_elsewhere, full_disk, with_a_member, adopted,
+        alone,
+        growth,
+        failed_directory,
+        log_elsewhere,
+        full_disk,
+        full_disk_at_the_start,
+        full_disk_at_the_stop,
+        full_disk_at_a_report,
+        with_a_member,
+        adopted,
+        adopted_with_a_listener,
     )
-}  # fmt: skip
+}
 
 
 # What is kept ---------------------------------------------------------------------------------------------------------
 
 
 def written(directory: Path) -> str:
-    """The records of the metadata log in ``directory``, a line each, a blank line between batches."""
+    """The records of the metadata log of the node in ``directory``, a line each, a blank line between batches."""
     names: dict[bytes, str] = {}
     lines = []
     for segment in sorted((directory / "a" / "__cluster_metadata-0").glob("*.log")):
@@ -263,7 +337,7 @@ def written(directory: Path) -> str:
                 for record in (*batch.control_records, *batch.records)
             ]
             lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines).replace(str(directory), "DIRECTORY")
 
 
 def _fields(record: Any, names: dict[bytes, str]) -> str:
