@@ -1,22 +1,29 @@
-"""AlterPartitionSender: asks the controllers for changes of ISRs, all that wait in one request at a time (KIP-497)."""
+"""AlterPartitionSender: asks the controller for changes of ISRs, all that wait in one request at a time (KIP-497)."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
 from broker.membership.controller_channel import ControllerChannel
 from broker.peers.waiting import pause_until
-from broker.replication.isr_alteration import Then, WantedIsr, alteration_request, outcome_of
+from broker.replication.isr_alteration import IsrRefused, Outcome, Then, WantedIsr, alteration_request, outcome_of
 from broker.runtime.clock import Clock
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
+from storage.errors import StorageError
+
+log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 50
 """The pause before what failed is sent again, as in Kafka."""
 
 
 class AlterPartitionSender:
-    """Sends the wishes of all leaders of this broker: the `IsrAlterer` of a member. `run` is a task of the broker."""
+    """The `IsrAlterer` of a broker: sends the wishes of all its leaders. `run` is a task of the broker.
+
+    A broker that comes back joins thousands of ISRs: wishes of one turn of the loop are one change of the metadata.
+    """
 
     def __init__(
         self, channel: ControllerChannel, *, node_id: int, broker_epoch: Callable[[], int], clock: Clock
@@ -57,10 +64,14 @@ class AlterPartitionSender:
 
     async def _send(self, sent: list[tuple[WantedIsr, Then]]) -> bool:
         """Send these wishes. False if some of them are to be sent again."""
-        answer = await self._channel.ask(
-            alteration_request([wanted for wanted, _ in sent], self._node_id, self._broker_epoch()),
-            AlterPartitionResponse,
-        )
+        request = alteration_request([wanted for wanted, _ in sent], self._node_id, self._broker_epoch())
+        try:
+            answer = await self._channel.ask(request, AlterPartitionResponse)
+        except StorageError as error:
+            log.warning("the replicas in sync cannot be changed now: %s", error)
+            for entry in sent:
+                self._settle(entry, IsrRefused())  # the leaders ask again
+            return True
         if answer is None or answer.error_code != ErrorCode.NONE:
             # With STALE_BROKER_EPOCH the broker registers anew, and has another epoch then.
             return False
@@ -71,13 +82,17 @@ class AlterPartitionSender:
         }
         is_all_settled = True
         for entry in sent:
-            wanted, then = entry
-            place = wanted.topic_id, wanted.partition
-            found = answered.get(place)
+            found = answered.get((entry[0].topic_id, entry[0].partition))
             outcome = None if found is None else outcome_of(found)
             if outcome is None:
                 is_all_settled = False
-            elif self._waiting.get(place) is entry:
-                del self._waiting[place]
-                then(outcome)
+            else:
+                self._settle(entry, outcome)
         return is_all_settled
+
+    def _settle(self, entry: tuple[WantedIsr, Then], outcome: Outcome) -> None:
+        wanted, then = entry
+        place = wanted.topic_id, wanted.partition
+        if self._waiting.get(place) is entry:
+            del self._waiting[place]
+            then(outcome)

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from broker.membership.alter_partition import AlterPartitionSender
 from broker.membership.broker_requests import BrokerRequests
-from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import Forwarder
 from broker.membership.member import BrokerMember, MemberSettings
+from broker.membership.remote_channel import RemoteChannel
 from broker.metadata.automatic_topics import automatic_topic
 from broker.metadata.registration import Registration, RegistrationRefused, known_directories
 from broker.peers.backoff import Backoff
@@ -277,6 +277,6 @@ class ClusterMembership:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _channel(self, name: str, *, timeout_ms: int | None = None) -> ControllerChannel:
+    def _channel(self, name: str, *, timeout_ms: int | None = None) -> RemoteChannel:
         within_ms = self._settings.controller_socket_timeout_ms if timeout_ms is None else timeout_ms
-        return ControllerChannel(self.quorum, partial(self._make_peer, name), self._clock, timeout_ms=within_ms)
+        return RemoteChannel(self.quorum, partial(self._make_peer, name), self._clock, timeout_ms=within_ms)

@@ -1,20 +1,9 @@
-"""ControllerChannel: asks whichever controller leads, over a connection that serves one purpose."""
+"""ControllerChannel: how a broker asks the controller of its cluster, wherever that controller is."""
 
-import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
 
-from broker.peers.endpoint import PeerEndpoint
-from broker.peers.errors import PeerError
-from broker.peers.peer import Peer
-from broker.peers.waiting import done_by
-from broker.raft.remote_quorum import RemoteQuorum
-from broker.runtime.clock import Clock
 from protocol.api_keys import Versions
-from protocol.errors import ErrorCode
-
-SOCKET_TIMEOUT_MS: Final = 30_000
-"""Kafka's default for `controller.socket.timeout.ms`."""
 
 
 class HasErrorCode(Protocol):
@@ -26,68 +15,28 @@ class HasErrorCode(Protocol):
 Answer = TypeVar("Answer", bound=HasErrorCode)
 
 
-class ControllerChannel:
-    """A connection to the controllers' leader. A request that waits for long must not share it with another purpose."""
-
-    def __init__(
-        self,
-        quorum: RemoteQuorum,
-        make_peer: Callable[[PeerEndpoint], Peer],
-        clock: Clock,
-        *,
-        timeout_ms: int = SOCKET_TIMEOUT_MS,
-    ) -> None:
-        """``timeout_ms``: how long a leader is searched for, and how long it may take to answer."""
-        self._quorum = quorum
-        self._make_peer = make_peer
-        self._clock = clock
-        self._timeout_ms = timeout_ms
-        self._peer: Peer | None = None
-        self._known_versions: Mapping[int, Versions] = {}
+class ControllerChannel(Protocol):
+    """The way to the controller for the requests of one purpose: over the wire (`RemoteChannel`), or to the controller
+    in this process (`broker.controller.local_channel`)."""
 
     async def ask(self, request: object, answer: type[Answer]) -> Answer | None:
-        """Ask the leader. None if there is none, or it does not answer, or it leads no more. Raises Unencodable."""
-        peer = await self._leader()
-        if peer is None:
-            return None
-        try:
-            found = await peer.ask(request, answer, timeout_ms=self._timeout_ms)
-        except PeerError:  # which the peer has logged
-            return None
-        return None if found.error_code == ErrorCode.NOT_CONTROLLER else found
+        """Ask the controller. None if no controller leads, or the leader does not answer, or it leads no more.
+
+        Raises:
+            Unencodable: the request does not fit the version that the controller speaks.
+            StorageError: the controller is in this process, and cannot write its metadata log.
+        """
+
+    def close(self) -> None:
+        """Ask nothing any more: what waits for an answer gets none."""
+
+
+class FeatureChannel(ControllerChannel, Protocol):
+    """The way of registrations and heartbeats, which must know what the controller supports."""
 
     async def finalized_features(self) -> Mapping[str, int] | None:
         """The feature levels that the cluster has finalised, as the leader says; None if it does not answer."""
-        peer = await self._leader()
-        if peer is None:
-            return None
-        try:
-            return (await peer.versions(timeout_ms=self._timeout_ms)).finalized_features
-        except PeerError:
-            return None
 
     @property
     def known_versions(self) -> Mapping[int, Versions]:
-        """The versions by API key that the last leader on this connection has named; empty before."""
-        known = None if self._peer is None else self._peer.known_versions
-        if known is not None:
-            self._known_versions = known
-        return self._known_versions
-
-    def close(self) -> None:
-        """Close the connection: what waits for an answer gets none."""
-        if self._peer is not None:
-            self._peer.close()
-
-    async def _leader(self) -> Peer | None:
-        leader = asyncio.ensure_future(self._quorum.leader())
-        try:
-            if not await done_by(self._clock, self._clock.monotonic_ms() + self._timeout_ms, leader):
-                return None
-        finally:
-            leader.cancel()
-        endpoint = leader.result()
-        if self._peer is None or self._peer.endpoint != endpoint:
-            self.close()
-            self._peer = self._make_peer(endpoint)
-        return self._peer
+        """The versions by API key that the last leader on this channel has named; empty before."""

@@ -379,8 +379,9 @@ class BrokerServer:
         self.socket_server.start()
         try:
             async with asyncio.TaskGroup() as tasks:
-                sending = tasks.create_task(self.socket_server.run())
-                handling = tasks.create_task(pool.run())
+                serving = [tasks.create_task(self.socket_server.run()), tasks.create_task(pool.run())]
+                if controller_listener is not None:
+                    serving.append(tasks.create_task(controller_listener.isrs.run()))
                 cleaning = tasks.create_task(components.log_cleaner.run())
                 tasks.create_task(components.replica_moves.run())
                 # Groups first: markers of transactions that were being ended may be for their partitions.
@@ -396,7 +397,7 @@ class BrokerServer:
                 components.replica_moves.end()
                 await self._leave()
                 await self._drain(components)
-                for task in (sending, handling):
+                for task in serving:
                     task.cancel()
         except* Exception as group:
             self.shutdown.fail(group)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.controller.cluster_requests import ClusterRequests, ClusterSettings
+from broker.controller.local_channel import LocalChannel
 from broker.controller.local_controller import LocalController
-from broker.controller.own_isrs import OwnIsrs
 from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.registry import Registry
+from broker.membership.alter_partition import AlterPartitionSender
 from broker.raft.metadata_fetch import MetadataFetches
 from broker.raft.quorum import voters_with_endpoints
 from broker.raft.single_voter_log import SingleVoterLog
@@ -65,13 +66,13 @@ class ControllerListener:
             purgatory=Purgatory(services.wheel),
             read_ahead=services.read_ahead,
         )
-        self.isrs = OwnIsrs(
-            self._requests,
+        self.isrs = AlterPartitionSender(
+            LocalChannel(self._requests),
             node_id=metadata_log.leader_id,
             broker_epoch=lambda: controller.broker_epoch,
-            call_soon=services.loop.call_soon,
+            clock=services.clock,
         )
-        """Changes the ISRs of the partitions that this node leads."""
+        """Has the ISRs of the partitions changed that this node leads. `run` of it is a task of the broker."""
         self.elect_leaders = self._requests.elect_leaders
         """Elects leaders, for clients of the broker of this node."""
         self.observers = self._fetches.observers

@@ -1,12 +1,16 @@
 """AlterPartition: each answer to a leader that asks for other replicas in sync."""
 
+import asyncio
+
 import pytest
 
-from broker.controller.own_isrs import OwnIsrs
+from broker.controller.local_channel import LocalChannel
+from broker.membership.alter_partition import AlterPartitionSender
 from broker.replication.isr_alteration import IsrCommitted, IsrRefused, WantedIsr
 from protocol.errors import ErrorCode as E
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.records.cluster_metadata import PartitionChangeRecord
+from storage.errors import DiskFull
 from tests.unit.broker.controller.cluster import OWN, Cluster, directory
 
 Topic = AlterPartitionRequest.Topic
@@ -172,34 +176,57 @@ def test_a_request_of_version_2_has_no_epochs_of_brokers(cluster):
     assert result(response.topics[0].partitions[0]) == (E.NONE, 0, 1, [2, OWN])
 
 
+def with_own_isrs(cluster, test):
+    """Run a test with the controller's own broker's wishes for ISRs, which takes a function that lets them be asked."""
+
+    async def run():
+        isrs = AlterPartitionSender(
+            LocalChannel(cluster.requests), node_id=OWN, broker_epoch=cluster.own_epoch, clock=cluster.clock
+        )
+        asking = asyncio.create_task(isrs.run())
+        await asyncio.sleep(0)
+
+        async def turn():
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+        await test(isrs, turn)
+        asking.cancel()
+        await asyncio.wait([asking])
+
+    asyncio.run(run())
+
+
+def wanted_isr(cluster, topic, index, epochs):
+    partition = topic.partition(index)
+    return WantedIsr(topic.topic_id, index, partition.leader_epoch, partition.partition_epoch, epochs)
+
+
 def test_a_follower_that_has_registered_anew_does_not_get_into_an_isr_of_the_controllers_own_broker_by_an_old_fetch():
     cluster = Cluster()
     follower = cluster.broker(2)
-    topic = cluster.topic("orders", [OWN, 2])
+    cluster.topic("orders", [OWN, 2])
     epoch = follower.epoch
-    turn = []
-    own_isrs = OwnIsrs(cluster.requests, node_id=OWN, broker_epoch=cluster.own_epoch, call_soon=turn.append)
-    outcomes = []
-
-    def ask(partition_epoch, epoch_of_2):
-        isr = {OWN: cluster.own_epoch(), 2: epoch_of_2}
-        partition = cluster.partition()
-        assert own_isrs.submit(
-            WantedIsr(topic.topic_id, 0, partition.leader_epoch, partition_epoch, isr), outcomes.append
-        )
-        turn.pop()()
-        return outcomes.pop()
-
     cluster.clock.advance(10_000)
     cluster.check_sessions()
     assert follower.register() is E.NONE
     follower.heartbeat()
     assert cluster.leader_and_isr()[2] == [OWN]
-    partition_epoch = cluster.partition().partition_epoch
 
-    assert ask(partition_epoch, epoch) == IsrRefused()
-    assert cluster.leader_and_isr()[2] == [OWN]
-    assert isinstance(ask(partition_epoch, follower.epoch), IsrCommitted)
+    async def test(isrs, turn):
+        outcomes = []
+        for epoch_of_2 in (epoch, follower.epoch):
+            topic = cluster.image.topics.by_name["orders"]
+            assert isrs.submit(
+                wanted_isr(cluster, topic, 0, {OWN: cluster.own_epoch(), 2: epoch_of_2}), outcomes.append
+            )
+            await turn()
+            if epoch_of_2 == epoch:
+                assert outcomes.pop() == IsrRefused()
+                assert cluster.leader_and_isr()[2] == [OWN]
+        assert isinstance(outcomes.pop(), IsrCommitted)
+
+    with_own_isrs(cluster, test)
     assert cluster.leader_and_isr()[2] == [OWN, 2]
 
 
@@ -207,27 +234,49 @@ def test_what_the_own_broker_asks_for_in_one_turn_is_one_change_of_the_metadata(
     cluster = Cluster()
     epoch_of_2 = cluster.broker(2).epoch
     topic = cluster.topic("orders", *[[OWN, 2]] * 100)
-    turn, outcomes = [], []
-    own_isrs = OwnIsrs(cluster.requests, node_id=OWN, broker_epoch=cluster.own_epoch, call_soon=turn.append)
     before = len(cluster.log.batches)
 
-    def submit(index, *isr):
-        partition = cluster.image.topics.by_name["orders"].partition(index)
-        epochs = {broker: epoch_of_2 if broker == 2 else cluster.own_epoch() for broker in isr}
-        wanted = WantedIsr(topic.topic_id, index, partition.leader_epoch, partition.partition_epoch, epochs)
-        return own_isrs.submit(wanted, lambda outcome: outcomes.append((index, outcome)))
+    async def test(isrs, turn):
+        outcomes = []
 
-    for index in range(100):
-        assert submit(index, OWN)
-    assert not submit(7, OWN)
-    own_isrs.withdraw(topic.topic_id, 8)
-    assert outcomes == []
-    [ask] = turn
-    ask()
+        def submit(index, *isr):
+            epochs = {broker: epoch_of_2 if broker == 2 else cluster.own_epoch() for broker in isr}
+            topic = cluster.image.topics.by_name["orders"]
+            return isrs.submit(
+                wanted_isr(cluster, topic, index, epochs), lambda outcome: outcomes.append((index, outcome))
+            )
 
-    assert len(cluster.log.batches) == before + 1
-    assert [index for index, outcome in outcomes if outcome.isr == (OWN,)] == [*range(8), *range(9, 100)]
-    assert submit(7, OWN, 2)
+        for index in range(100):
+            assert submit(index, OWN)
+        assert not submit(7, OWN)
+        isrs.withdraw(topic.topic_id, 8)
+        assert outcomes == []
+        await turn()
+
+        assert len(cluster.log.batches) == before + 1
+        assert [index for index, outcome in outcomes if outcome.isr == (OWN,)] == [*range(8), *range(9, 100)]
+        assert submit(7, OWN, 2)
+
+    with_own_isrs(cluster, test)
+
+
+def test_a_metadata_log_without_space_refuses_the_own_brokers_wishes():
+    cluster = Cluster()
+    cluster.broker(2)
+    topic = cluster.topic("orders", [OWN, 2])
+
+    def full(records, then):
+        raise DiskFull("no space")
+
+    async def test(isrs, turn):
+        outcomes = []
+        assert isrs.submit(wanted_isr(cluster, topic, 0, {OWN: cluster.own_epoch()}), outcomes.append)
+        await turn()
+        assert outcomes == [IsrRefused()]
+
+    cluster.log.append = full
+    with_own_isrs(cluster, test)
+    assert cluster.leader_and_isr()[2] == [OWN, 2]
 
 
 def test_of_two_changes_of_one_partition_in_one_request_the_second_is_too_late(cluster):
