@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from broker.control.arguments import BadArguments
 from broker.control.calls import CannotDo
 from broker.network.transport import PlaintextTransport
-from broker.peers.backoff import Backoff
 from broker.peers.connector import PeerTransport
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
 from broker.peers.errors import PeerError
@@ -20,6 +19,7 @@ from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
 from broker.request.session import Peer as SessionPeer
 from broker.request.session import Session
+from broker.runtime.backoff import Backoff
 from broker.runtime.clock import LoopClock
 from protocol.primitives import Unencodable
 

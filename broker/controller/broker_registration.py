@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from broker.controller.broker_changes import leave, leave_uncleanly
 from broker.controller.cluster_view import ClusterView
-from broker.controller.directories import is_reserved
+from broker.metadata.directories import is_reserved
 from broker.metadata.image.features import METADATA_VERSION
 from broker.metadata.image.records import Record
 from broker.metadata.record_versions import DIRECTORIES_SINCE
@@ -32,7 +32,9 @@ class Registered(NamedTuple):
     broker_epoch: int
     is_new_run: bool
     """False: the same run of the broker has registered again, and keeps its epoch and its state."""
-    records: list[Record]
+    changes: list[Record]
+    """Of partitions, since the last run of the broker is over."""
+    record: RegisterBrokerRecord
 
 
 def plan_registration(
@@ -44,7 +46,7 @@ def plan_registration(
     has_valid_session: bool,
     end_offset: int,
 ) -> Registered:
-    """The records that register a run of a broker.
+    """The records that register a run of a broker, after every check.
 
     Args:
         view: the cluster.
@@ -56,28 +58,33 @@ def plan_registration(
 
     Raises:
         InconsistentClusterId: the broker belongs to another cluster.
-        DuplicateBrokerRegistration: another run of the broker is there, or was until just now.
+        DuplicateBrokerRegistration: another run of the broker is there, or was until just now; or it is the
+            controller's own, which does not come over the wire.
         BrokerIdNotRegistered: the broker migrates from ZooKeeper.
         InvalidRegistration: the log directories, the endpoints or the id are no good, or metadata.version is missing.
         UnsupportedVersion: the broker does not support the finalised level of a feature.
     """
-    broker_id = request.broker_id
     if request.cluster_id != cluster_id:
         raise InconsistentClusterId(f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}")
-    before = view.broker(broker_id)
-    is_new_run = before is None or bytes(before.incarnation_id) != bytes(request.incarnation_id)
-    if is_new_run and has_valid_session:
+    if request.broker_id == view.own or (has_valid_session and _is_new_run(view, request)):
         raise DuplicateBrokerRegistration(
             "Another broker is registered with that broker id. If the broker was recently restarted this should "
             "self-resolve once the heartbeat manager expires the broker's session."
         )
     if request.is_migrating_zk_broker:
         raise BrokerIdNotRegistered("Controller does not support registering ZK brokers.")
-    if broker_id < 0:
-        raise InvalidRegistration(f"No broker can have the id {broker_id}, which is negative")
+    if request.broker_id < 0:
+        raise InvalidRegistration(f"No broker can have the id {request.broker_id}, which is negative")
     _check_directories(view, request)
     _check_endpoints(request)
     _check_features(request, {"kraft.version": kraft_version, **view.image.features.levels})
+    return register(view, request, end_offset=end_offset)
+
+
+def register(view: ClusterView, request: BrokerRegistrationRequest, *, end_offset: int) -> Registered:
+    """The records that register a run of a broker that has been checked, or is the controller's own."""
+    broker_id = request.broker_id
+    before = view.broker(broker_id)
     record = RegisterBrokerRecord(
         broker_id=broker_id,
         incarnation_id=request.incarnation_id,
@@ -103,16 +110,21 @@ def plan_registration(
         fenced=True,
         log_dirs=list(request.log_dirs) if view.metadata_version >= DIRECTORIES_SINCE else [],
     )
-    if before is not None and not is_new_run:
+    if before is not None and not _is_new_run(view, request):
         record.broker_epoch = before.broker_epoch
         record.fenced = before.fenced
         # A run that was fenced at the end of its controlled shutdown has been restarted with the same id.
         record.in_controlled_shutdown = before.in_controlled_shutdown and not before.fenced
-        return Registered(before.broker_epoch, is_new_run, [record])
+        return Registered(before.broker_epoch, False, [], record)
     # Without eligible leaders, the last replica in sync stays in sync whatever it has lost: there is no better replica.
     was_clean = before is not None and before.broker_epoch == request.previous_broker_epoch
     changes = leave(view, broker_id) if was_clean or not view.has_elr else leave_uncleanly(view, broker_id)
-    return Registered(end_offset, is_new_run, [*changes, record])
+    return Registered(end_offset, True, list(changes), record)
+
+
+def _is_new_run(view: ClusterView, request: BrokerRegistrationRequest) -> bool:
+    before = view.broker(request.broker_id)
+    return before is None or bytes(before.incarnation_id) != bytes(request.incarnation_id)
 
 
 def _check_directories(view: ClusterView, request: BrokerRegistrationRequest) -> None:

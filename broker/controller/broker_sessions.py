@@ -10,7 +10,6 @@ Time is an argument, in milliseconds of the monotonic clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from protocol.records.cluster_metadata import RegisterBrokerRecord
@@ -67,14 +66,18 @@ def next_state(
     return BrokerState.CONTROLLED_SHUTDOWN if wants_shutdown else state
 
 
-@dataclass(slots=True)
 class _Session:
-    broker_epoch: int
-    last_contact_ms: int
-    metadata_offset: int = -1
-    """The offset of the last record that the broker has applied, as it said last."""
-    waits: bool = False
-    """Whether a heartbeat waits for the controller's answer. The broker sends the next one behind that."""
+    __slots__ = ("broker_epoch", "last_contact_ms", "metadata_offset", "waits")
+
+    def __init__(
+        self, broker_epoch: int, last_contact_ms: int, metadata_offset: int = -1, *, waits: bool = False
+    ) -> None:
+        self.broker_epoch = broker_epoch
+        self.last_contact_ms = last_contact_ms
+        self.metadata_offset = metadata_offset
+        """The offset of the last record that the broker has applied, as it said last."""
+        self.waits = waits
+        """Whether a heartbeat waits for the controller's answer. The broker sends the next one behind that."""
 
 
 class BrokerSessions:
@@ -82,7 +85,7 @@ class BrokerSessions:
 
     def __init__(self, timeout_ms: int) -> None:
         """``timeout_ms``: how long a session lasts without a heartbeat (``broker.session.timeout.ms``)."""
-        self._timeout_ms = timeout_ms
+        self.timeout_ms = timeout_ms
         self._sessions: dict[int, _Session] = {}
         self.timed_out = 0
         """Brokers that were fenced since their sessions were over."""
@@ -123,7 +126,7 @@ class BrokerSessions:
         return (
             session is not None
             and session.broker_epoch == broker_epoch
-            and (session.waits or now_ms - session.last_contact_ms <= self._timeout_ms)
+            and (session.waits or now_ms - session.last_contact_ms <= self.timeout_ms)
         )
 
     def silent_ms(self, broker_id: int, now_ms: int) -> int | None:
@@ -138,7 +141,7 @@ class BrokerSessions:
             for broker_id in unfenced
             if (session := self._sessions.get(broker_id)) is not None
             and not session.waits
-            and now_ms - session.last_contact_ms > self._timeout_ms
+            and now_ms - session.last_contact_ms > self.timeout_ms
         ]
         return [broker_id for _, broker_id in sorted(silent)]
 
@@ -146,7 +149,7 @@ class BrokerSessions:
         """When the first session of ``unfenced`` brokers is over if no heartbeat comes; None if there is none."""
         return min(
             (
-                session.last_contact_ms + self._timeout_ms + 1
+                session.last_contact_ms + self.timeout_ms + 1
                 for broker_id in unfenced
                 if (session := self._sessions.get(broker_id)) is not None and not session.waits
             ),

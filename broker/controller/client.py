@@ -6,12 +6,10 @@ A change is answered once it is durable, and published to this broker if it conc
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from broker.metadata.automatic_topics import AutomaticTopic
 from broker.metadata.image.records import Record
-from broker.metadata.registration import Registration
-from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.controller.acl_changes import DeletedAcls, NewAcl
@@ -32,26 +30,6 @@ TokenChange = TypeVar("TokenChange", bound=Record)
 """The record of a change of a delegation token."""
 
 
-class Heartbeat(NamedTuple):
-    """A broker's periodic report to the controller (KIP-631)."""
-
-    metadata_offset: int
-    """Up to where this broker has replayed the metadata log."""
-    wants_shutdown: bool = False
-    """The broker asks to give up its leaderships and then to stop."""
-
-
-class HeartbeatAnswer(NamedTuple):
-    """The controller's answer to a heartbeat: the state of the broker as the controller sees it."""
-
-    is_caught_up: bool
-    """The broker has replayed its own registration."""
-    is_fenced: bool
-    """The broker may lead no partition, and clients do not see it."""
-    should_shut_down: bool
-    """The broker may stop: no partition depends on it any more."""
-
-
 class AutoCreation(Protocol):
     """Creates topics that clients ask about, wherever the controller is."""
 
@@ -67,6 +45,12 @@ class AutoCreation(Protocol):
     ) -> None:
         """Create topics, by name, for a client that may create them, and is charged for them. ``then`` gets the
         reasons why topics were not created, by name."""
+
+    def create_topic(self, name: str, configs: Sequence[tuple[str, str]], then: Callable[[], None]) -> None:
+        """Create a topic in this broker's own name, with the controller's defaults and these configs.
+
+        ``then`` is called once the controller has answered, or has not, also where the topic could not be created.
+        """
 
 
 class ControllerClient(AutoCreation, Protocol):
@@ -209,56 +193,4 @@ class ControllerClient(AutoCreation, Protocol):
             ControllerIdNotRegistered: there is no such controller.
             InvalidRequest: it is the one that leads.
             UnsupportedVersion: the finalised metadata.version knows no record for it.
-        """
-
-    # Producer ids
-
-    def allocate_producer_ids(self, then: Callable[[range], None]) -> None:
-        """Take the next block of producer ids (KIP-730), for `broker.metadata.producer_ids.ProducerIds`."""
-
-    # The broker's own life
-
-    @property
-    def has_other_brokers(self) -> bool:
-        """Whether other brokers are registered, who may take over the leaderships of this broker."""
-
-    @property
-    def broker_epoch(self) -> int:
-        """The epoch of this broker's registration, -1 before `register`."""
-
-    def register(
-        self,
-        registration: Registration,
-        *,
-        bootstrap: Callable[[], Sequence[Record]],
-        was_clean: bool,
-        found: Mapping[TopicPartition, bytes],
-        then: Callable[[], None],
-    ) -> None:
-        """Register this broker for this run of its process (KIP-631).
-
-        Args:
-            registration: the broker's ids, endpoints, features and log directories.
-            bootstrap: returns the features and configs of a new cluster, if the metadata log has none yet. May raise
-                InconsistentMetadata.
-            was_clean: the broker had stopped cleanly, in all its log directories.
-            found: the log directory in which each log was found, which overrides the directory in the metadata.
-            then: called once the registration is durable and published.
-        """
-
-    def heartbeat(self, heartbeat: Heartbeat, then: Callable[[HeartbeatAnswer], None]) -> None:
-        """Report this broker's state; ``then`` gets the controller's answer."""
-
-    def assign_directory(self, topic_id: bytes, partition: int, directory_id: bytes, then: Callable[[], None]) -> None:
-        """A replica of this broker stands in this log directory, or will at once (KIP-858)."""
-
-    def cordon(self, directories: Sequence[bytes]) -> None:
-        """Place new replicas in none of these log directories of this broker, given by their ids (KIP-1066)."""
-
-    def directory_failed(self, directory: bytes | None, partitions: Collection[TopicPartition]) -> None:
-        """A log directory has failed: this broker stops leading the partitions in it, and no new partition gets there.
-
-        Args:
-            directory: the id of the directory; None if it has none.
-            partitions: the partitions whose logs are in the directory.
         """

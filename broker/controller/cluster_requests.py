@@ -1,4 +1,6 @@
-"""ClusterRequests: what the brokers of a cluster ask of the controller in this process (KIP-631).
+"""ClusterRequests: what the brokers of a cluster ask of the controller in this process (KIP-631), its own among them.
+
+Only the own broker can ask in its name: over the wire nobody is this node (`broker.handlers.controller_brokers`).
 
 Each method takes the decoded request, and calls ``then`` with the response once everything that it rests on is durable:
 on the loop, perhaps before the method returns. An error goes into the response, as Kafka's controller has it. Each
@@ -10,21 +12,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.controller.broker_changes import (
+    FoundLogs,
     begin_controlled_shutdown,
     begin_to_fence,
     fail_directories,
     fence,
     unfence,
+    unfence_own,
 )
-from broker.controller.broker_registration import plan_registration
-from broker.controller.broker_sessions import BrokerSessions, BrokerState, next_state, state_of
+from broker.controller.broker_registration import plan_registration, register
+from broker.controller.broker_sessions import BrokerState, next_state, state_of
 from broker.controller.cluster_view import ClusterView
 from broker.controller.local_controller import LocalController
-from broker.metadata.image.records import Record
 from broker.metadata.record_versions import CORDONED_SINCE
 from broker.request.faults import Fault, InvalidRequest
 from broker.runtime.clock import Clock
@@ -39,9 +41,11 @@ from protocol.messages.broker_lifecycle import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
 from protocol.records.cluster_metadata import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from protocol.messages.elections import ElectLeadersRequest, ElectLeadersResponse
 
 log = logging.getLogger(__name__)
 
@@ -52,16 +56,16 @@ RETRY_MS: Final = 1_000
 """After how long a session is looked at again that could not be ended, since the metadata log's disk was full."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSettings:
+class ClusterSettings(NamedTuple):
     """The settings of a controller, with Kafka's defaults."""
 
-    session_timeout_ms: int = 9_000
-    """`broker.session.timeout.ms`"""
     rebalances_leaders: bool = True
     """`auto.leader.rebalance.enable`"""
     rebalance_interval_ms: int = 300_000
     """`leader.imbalance.check.interval.seconds`"""
+
+
+DEFAULTS: Final = ClusterSettings()
 
 
 class ClusterRequests:
@@ -73,17 +77,21 @@ class ClusterRequests:
         *,
         cluster_id: str,
         clock: Clock,
-        settings: ClusterSettings = ClusterSettings(),
+        settings: ClusterSettings = DEFAULTS,
+        others_can_join: bool = True,
     ) -> None:
-        """Made before ``controller`` registers its own broker, which then knows that other brokers can join.
+        """Made before this node's own broker registers.
 
-        A broker that the metadata log has as unfenced has a session from now on.
+        A broker that the metadata log has as unfenced has a session from now on. Where ``others_can_join`` is false,
+        other brokers that the metadata log has are gone for good.
         """
         self._controller = controller
         self._cluster_id = cluster_id
         self._clock = clock
         self._settings = settings
-        self._sessions = controller.sessions = BrokerSessions(settings.session_timeout_ms)
+        self._sessions = controller.sessions
+        controller.others_can_join = others_can_join
+        self._logs = FoundLogs({}, was_clean=False, is_complete=True)
         now_ms = clock.monotonic_ms()
         for broker in controller.others.values():
             if not broker.fenced:
@@ -92,15 +100,20 @@ class ClusterRequests:
         self._last_refused: tuple[int, bytes, str] | None = None
         """The broker, its incarnation and why it was refused last: a broker asks again twice a second."""
 
+    def loaded(self, logs: FoundLogs) -> None:
+        """This node's own broker has loaded its logs. Called before it registers."""
+        self._logs = logs
+        self._controller.own_cordoned = logs.cordoned
+
     def broker_registration(
         self, request: BrokerRegistrationRequest, then: Callable[[BrokerRegistrationResponse], None]
     ) -> None:
-        """Register a run of a broker, which is fenced at first (KIP-631)."""
+        """Register a run of another broker, which is fenced at first (KIP-631)."""
         controller, now_ms = self._controller, self._clock.monotonic_ms()
         view = controller.view()
         before = view.broker(request.broker_id)
-        has_valid_session = request.broker_id == controller.node_id or (
-            before is not None and self._sessions.is_valid(before.broker_id, before.broker_epoch, now_ms)
+        has_valid_session = before is not None and self._sessions.is_valid(
+            before.broker_id, before.broker_epoch, now_ms
         )
         try:
             registered = plan_registration(
@@ -116,10 +129,10 @@ class ClusterRequests:
             if (refused := (request.broker_id, request.incarnation_id, str(fault))) != self._last_refused:
                 self._last_refused = refused
                 log.info("broker %d is not registered: %s", request.broker_id, fault)
-            controller.when_durable(lambda: then(refusal))
+            controller.append_or_wait(refusal, (), then)
             return
         answer = BrokerRegistrationResponse(broker_epoch=registered.broker_epoch)
-        controller.append(registered.records, lambda: then(answer))
+        controller.append([*registered.changes, registered.record], lambda: then(answer))
         if registered.is_new_run:
             self._sessions.begin(request.broker_id, registered.broker_epoch, now_ms)
         else:
@@ -131,6 +144,17 @@ class ClusterRequests:
             registered.broker_epoch,
         )
 
+    def own_registration(
+        self, request: BrokerRegistrationRequest, then: Callable[[BrokerRegistrationResponse], None]
+    ) -> None:
+        """Register a run of this node's own broker, which nothing keeps from it: the directory says which it is."""
+        controller = self._controller
+        registered = register(controller.view(), request, end_offset=controller.end_offset)
+        if controller.image.features.metadata_version >= CORDONED_SINCE:
+            registered.record.cordoned_log_dirs = list(self._logs.cordoned)
+        answer = BrokerRegistrationResponse(broker_epoch=registered.broker_epoch)
+        controller.append([*registered.changes, registered.record], lambda: then(answer))
+
     def broker_heartbeat(
         self, request: BrokerHeartbeatRequest, then: Callable[[BrokerHeartbeatResponse], None]
     ) -> None:
@@ -139,28 +163,36 @@ class ClusterRequests:
         broker = self._known(request.broker_id, request.broker_epoch)
         if broker is None:
             stale = BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-            controller.when_durable(lambda: then(stale))
+            controller.append_or_wait(stale, (), then)
             return
         broker = self._fail_directories(broker, request.offline_log_dirs)
         view = controller.view()
         is_caught_up = request.current_metadata_offset >= broker.broker_epoch
         active = [other for other in controller.others if other != broker.broker_id and view.is_active(other)]
+        is_own = broker.broker_id == controller.node_id
         state = state_of(broker)
         after = next_state(
             state,
             wants_fence=request.want_fence,
             wants_shutdown=request.want_shut_down,
             is_caught_up=is_caught_up,
-            leads_anything=lambda: view.leads_anything(broker.broker_id),
-            is_shutdown_known=lambda: sessions.is_shutdown_known(
-                broker.broker_id, active, end_offset=controller.end_offset, high_watermark=controller.high_watermark
+            # The controller stops with its own broker. The others could not learn later who leads, whatever it led.
+            leads_anything=lambda: (
+                state is BrokerState.UNFENCED and bool(active) if is_own else view.leads_anything(broker.broker_id)
+            ),
+            is_shutdown_known=lambda: (
+                (is_own and not active)
+                or sessions.is_shutdown_known(
+                    broker.broker_id, active, end_offset=controller.end_offset, high_watermark=controller.high_watermark
+                )
             ),
         )
         self._change_state(view, broker, state, after)
         self._cordon(broker, request.cordoned_log_dirs)
-        sessions.touch(
-            broker.broker_id, broker.broker_epoch, request.current_metadata_offset, self._clock.monotonic_ms()
-        )
+        if not is_own:  # whose silence is no news
+            sessions.touch(
+                broker.broker_id, broker.broker_epoch, request.current_metadata_offset, self._clock.monotonic_ms()
+            )
         answer = BrokerHeartbeatResponse(
             is_caught_up=is_caught_up,
             is_fenced=after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
@@ -183,11 +215,11 @@ class ClusterRequests:
 
         if self._known(request.broker_id, request.broker_epoch) is None:
             stale = AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, topics=[])
-            self._controller.when_durable(lambda: then(stale))
+            self._controller.append_or_wait(stale, (), then)
             return
         planner = IsrPlanner(self._controller.view(), request.broker_id)
         answer = planner.plan(request.topics)
-        self._write(planner.records, lambda: then(answer))
+        self._controller.append_or_wait(answer, planner.records, then)
 
     def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, then: Callable[[AllocateProducerIdsResponse], None]
@@ -195,13 +227,13 @@ class ClusterRequests:
         """Give a broker the next block of producer ids (KIP-730)."""
         if self._known(request.broker_id, request.broker_epoch) is None:
             stale = AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-            self._controller.when_durable(lambda: then(stale))
+            self._controller.append_or_wait(stale, (), then)
             return
 
         def allocated(block: range) -> None:
             then(AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block)))
 
-        self._controller.allocate_producer_ids_for(request.broker_id, request.broker_epoch, allocated)
+        self._controller.allocate_producer_ids(request.broker_id, request.broker_epoch, allocated)
 
     def assign_replicas_to_dirs(
         self, request: AssignReplicasToDirsRequest, then: Callable[[AssignReplicasToDirsResponse], None]
@@ -212,11 +244,11 @@ class ClusterRequests:
         broker = self._known(request.broker_id, request.broker_epoch)
         if broker is None:
             stale = AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, directories=[])
-            self._controller.when_durable(lambda: then(stale))
+            self._controller.append_or_wait(stale, (), then)
             return
         planner = DirectoryPlanner(self._controller.view(), broker)
         answer = planner.plan(request.directories)
-        self._write(planner.records, lambda: then(answer))
+        self._controller.append_or_wait(answer, planner.records, then)
 
     def elect_leaders(self, request: ElectLeadersRequest, then: Callable[[ElectLeadersResponse], None]) -> None:
         """Elect the preferred leaders of partitions, or any leaders (KIP-183, KIP-460).
@@ -224,15 +256,16 @@ class ClusterRequests:
         A request without partitions means all; those that need no election are left out of the response then.
         """
         from broker.controller.elections import ElectionPlanner
+        from protocol.messages.elections import ElectLeadersResponse
 
         try:
             planner = ElectionPlanner(self._controller.view(), request.election_type)
         except InvalidRequest as fault:
             refusal = ElectLeadersResponse(error_code=fault.code, replica_election_results=[])
-            self._controller.when_durable(lambda: then(refusal))
+            self._controller.append_or_wait(refusal, (), then)
             return
         answer = planner.plan(request.topic_partitions)
-        self._write(planner.records, lambda: then(answer))
+        self._controller.append_or_wait(answer, planner.records, then)
 
     def session_check(self, now_ms: int) -> int:
         """Fence a broker whose session is over, and balance leaders when that is due. Call it periodically.
@@ -261,12 +294,6 @@ class ClusterRequests:
         broker = self._controller.image.cluster.brokers.get(broker_id)
         return broker if broker is not None and broker.broker_epoch == broker_epoch else None
 
-    def _write(self, records: list[Record], then: Callable[[], None]) -> None:
-        if records:
-            self._controller.append(records, then)
-        else:
-            self._controller.when_durable(then)
-
     def _fail_directories(self, broker: RegisterBrokerRecord, failed: Sequence[bytes]) -> RegisterBrokerRecord:
         """Take over which log directories have failed; return the registration then."""
         controller = self._controller
@@ -278,6 +305,8 @@ class ClusterRequests:
     def _cordon(self, broker: RegisterBrokerRecord, cordoned: Sequence[bytes] | None) -> None:
         """Take over which log directories take no new replicas (KIP-1066). None says nothing of them."""
         controller = self._controller
+        if cordoned is not None and broker.broker_id == controller.node_id:
+            controller.own_cordoned = cordoned
         if (
             cordoned is not None
             and cordoned != broker.cordoned_log_dirs
@@ -297,11 +326,23 @@ class ClusterRequests:
         if after is BrokerState.CONTROLLED_SHUTDOWN:
             controller.append(begin_controlled_shutdown(view, broker))
             self._sessions.begin_shutdown(broker.broker_id, controller.end_offset - 1)
+        elif after is BrokerState.UNFENCED and broker.broker_id == controller.node_id:
+            self._unfence_own(view, broker)
+            return
         elif after is BrokerState.UNFENCED:
             controller.append(unfence(view, broker))
         elif not broker.fenced:
             controller.append(fence(view, broker))
         log.info("broker %d is %s", broker.broker_id, _SAID[after])
+
+    def _unfence_own(self, view: ClusterView, broker: RegisterBrokerRecord) -> None:
+        records, offline = unfence_own(view, broker, self._logs)
+        self._controller.append(records)
+        self._logs = self._logs._replace(directories={})  # which no other start needs
+        if offline:
+            log.error("%s offline without an available log directory", counted(offline, "partition"))
+        if len(records) > 1:
+            log.info("leading %s in a new leader epoch", counted(len(records) - 1, "partition"))
 
     def _unfenced(self) -> list[int]:
         return [broker_id for broker_id, broker in self._controller.others.items() if not broker.fenced]
@@ -316,9 +357,7 @@ class ClusterRequests:
                 return True
             controller.append(fence(view, broker))
             self._sessions.timed_out += 1
-            log.warning(
-                "broker %d is fenced: it has sent no heartbeat for %d ms", broker_id, self._settings.session_timeout_ms
-            )
+            log.warning("broker %d is fenced: it has sent no heartbeat for %d ms", broker_id, self._sessions.timeout_ms)
         return False
 
     def _hold_periodic_elections(self) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from broker.controller.directories import LOST, MIGRATING, UNASSIGNED, is_online
 from broker.metadata.configs import ConfigView
+from broker.metadata.directories import LOST, MIGRATING, UNASSIGNED, is_online
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from config.log_config import LogConfig
@@ -23,6 +23,8 @@ class ClusterView:
         image: MetadataImage,
         configs: ConfigView,
         *,
+        own: int = NO_BROKER,
+        others: Collection[int] = (),
         arriving: int = NO_BROKER,
         leaving: int = NO_BROKER,
     ) -> None:
@@ -30,22 +32,26 @@ class ClusterView:
         Args:
             image: all that has been appended to the metadata log.
             configs: the settings, according to the same image.
+            own: the broker in the controller's own process.
+            others: the registered brokers that can reach the controller, without ``own``.
             arriving: a broker that counts as active, since the same plan unfences it.
             leaving: a broker that does not count as active, since the same plan fences it or takes it out of service.
         """
         self.image = image
         self._configs = configs
+        self.own = own
+        self._others = others
         self._arriving = arriving
         self._leaving = leaving
         self._topic_configs: dict[str, LogConfig] = {}
 
     def with_arriving(self, broker_id: int) -> ClusterView:
         """The cluster in which ``broker_id`` is active."""
-        return ClusterView(self.image, self._configs, arriving=broker_id)
+        return ClusterView(self.image, self._configs, own=self.own, others=self._others, arriving=broker_id)
 
     def with_leaving(self, broker_id: int) -> ClusterView:
         """The cluster in which ``broker_id`` is not active."""
-        return ClusterView(self.image, self._configs, leaving=broker_id)
+        return ClusterView(self.image, self._configs, own=self.own, others=self._others, leaving=broker_id)
 
     @property
     def metadata_version(self) -> int:
@@ -67,6 +73,13 @@ class ClusterView:
         if broker is None or broker_id == self._leaving:
             return False
         return broker_id == self._arriving or not (broker.fenced or broker.in_controlled_shutdown)
+
+    def is_alone(self, partition: PartitionImage) -> bool:
+        """Whether the controller's own broker has the only replica that counts: while it is away, nobody takes over.
+
+        Brokers that an adopted directory names and that cannot reach the controller are gone for good.
+        """
+        return self.own in partition.replicas and not any(broker in self._others for broker in partition.replicas)
 
     def has_online_directory(self, broker_id: int, directory: bytes) -> bool:
         """Whether the broker has registered the log directory, or a replica in it will get a directory yet.

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from broker.controller.client import Heartbeat, HeartbeatAnswer, TokenChange
+from broker.controller.broker_sessions import BrokerSessions
+from broker.controller.client import TokenChange
 from broker.controller.election_counts import ElectionCounts
 from broker.metadata.automatic_topics import AutomaticTopic
 from broker.metadata.configs import ConfigView
@@ -18,7 +19,7 @@ from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.records import Record
 from broker.metadata.loader import MetadataLoader, MetadataTransaction
 from broker.metadata.producer_ids import BLOCK_SIZE
-from broker.metadata.record_versions import CORDONED_SINCE, DIRECTORIES_SINCE, version_of
+from broker.metadata.record_versions import version_of
 from broker.metadata.registration import CONTROLLERS_REGISTER_SINCE, Registration
 from broker.raft.single_voter_log import SingleVoterLog
 from broker.request.faults import (
@@ -35,26 +36,21 @@ from protocol.errors import ErrorCode, described
 from protocol.records.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
-    BrokerRegistrationChangeRecord,
     EndTransactionRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
-    UnregisterBrokerRecord,
     UnregisterControllerRecord,
 )
 from storage.errors import DiskFull, TooManyOpenFiles
-from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.controller.acl_changes import DeletedAcls, NewAcl
-    from broker.controller.broker_sessions import BrokerSessions
     from broker.controller.client_quotas import QuotaAlteration, QuotaResult
     from broker.controller.cluster_view import ClusterView
     from broker.controller.config_alteration import Alteration, AlterationResult, Replacement
     from broker.controller.feature_updates import FeatureUpdate
-    from broker.controller.own_broker import OwnBroker
     from broker.controller.partition_creation import GrowthResult, MorePartitions
     from broker.controller.placement import Placement
     from broker.controller.scram_credentials import CredentialResult, Deletion, Upsertion
@@ -90,19 +86,19 @@ class LocalController:
         self._ids = ids
         self._settings = settings
         self._registration: Registration | None = None
-        """This run of the node, once `register` was called."""
-        self._directories: list[bytes] = []
-        """The ids of the log directories that are online, in the order of ``log.dirs``."""
-        self._cordoned: Sequence[bytes] = ()
-        """The ids of the log directories of this node that take no new replicas."""
+        """This run of the node, once `begin` was called."""
         self.image: MetadataImage = metadata.image
         """The image of everything that has been appended."""
         self._was_in_transaction = metadata.is_in_transaction
         self._configs = ConfigView(self, settings)
         self.elections = ElectionCounts()
-        self.sessions: BrokerSessions | None = None
-        """The sessions of the other brokers (`broker.controller.cluster_requests`). None where no other broker can
-        reach this controller: brokers that an adopted directory names are gone for good then."""
+        self.others_can_join = True
+        """False where no other broker can reach this controller: brokers that an adopted directory names are gone for
+        good then (`broker.controller.cluster_requests`)."""
+        self.own_cordoned: Sequence[bytes] = ()
+        """The log directories of this node that take no new replicas, at levels too that have no field for them."""
+        self.sessions = BrokerSessions(settings.broker_session_timeout_ms)
+        """The sessions of the other brokers."""
 
     @property
     def node_id(self) -> int:
@@ -110,36 +106,22 @@ class LocalController:
         return self._settings.node_id
 
     @property
-    def has_other_brokers(self) -> bool:
-        """Whether other brokers are registered that can reach this controller."""
-        return self.sessions is not None and bool(self.others)
-
-    @property
     def broker_epoch(self) -> int:
-        """The offset of this node's registration; the clean-shutdown marker names it. -1 before `register`."""
-        broker = self.image.cluster.brokers.get(self._settings.node_id)
+        """The offset of the last registration of this node's own broker; -1 without one."""
+        broker = self.image.cluster.brokers.get(self.node_id)
         return -1 if broker is None else broker.broker_epoch
 
-    # The broker's own life
+    def begin(self, registration: Registration, bootstrap: Callable[[], Sequence[Record]]) -> None:
+        """Begin a run of the controller: what has to be in the metadata log before a broker registers.
 
-    def register(
-        self,
-        registration: Registration,
-        *,
-        bootstrap: Callable[[], Sequence[Record]],
-        was_clean: bool,
-        found: Mapping[TopicPartition, bytes],
-        then: Callable[[], None],
-    ) -> None:
-        """Register this run of the node, and make it lead the partitions that it has replicas of.
+        Args:
+            registration: that of this run of the node.
+            bootstrap: returns the features and configs of a new cluster, if the metadata log has none yet. May raise
+                InconsistentMetadata.
 
-        A partition without leader, as Kafka leaves all of them at a clean stop, gets this node. After an unclean stop
-        every partition gets a new leader epoch, so that a consumer that has read lost records can notice. No node leads
-        a partition whose log directory is not online.
+        Raises StorageError.
         """
         self._registration = registration
-        self._directories = list(registration.directories)
-        self._cordoned = registration.cordoned
         if self._was_in_transaction:
             # The planner's records are in no image yet, so there is nothing to undo in `image`.
             self._raft.append([(AbortTransactionRecord(reason="the node that began it is gone"), 0)], _nothing)
@@ -147,108 +129,6 @@ class LocalController:
             self.append([BeginTransactionRecord(name="Bootstrap records"), *bootstrap(), EndTransactionRecord()])
         if self.image.features.metadata_version >= CONTROLLERS_REGISTER_SINCE:
             self.append([registration.controller_record()])
-        if self.others:
-            ended = self._own_broker().last_run_ended(was_clean=was_clean)
-            if ended:
-                self.append(ended)
-        record = registration.broker_record(self._raft.end_offset)
-        if self.image.features.metadata_version < DIRECTORIES_SINCE:
-            record.log_dirs = []
-        if self.image.features.metadata_version >= CORDONED_SINCE:
-            record.cordoned_log_dirs = list(self._cordoned)
-        self.append([record])
-        changes, offline = self._own_broker().take_over(is_new_epoch=not was_clean, found=found)
-        if offline:
-            log.error("%s offline without an available log directory", counted(offline, "partition"))
-        if changes:
-            log.info("leading %s in a new leader epoch", counted(len(changes), "partition"))
-            self.append(changes)
-        self._raft.when_durable(then)
-
-    def heartbeat(self, heartbeat: Heartbeat, then: Callable[[HeartbeatAnswer], None]) -> None:
-        """A broker that asks to stop is fenced, and may stop once that is durable.
-
-        If other brokers are active, it hands its leaderships over first and leaves the ISRs, and they must know that
-        before it stops. The controller stops with it, so they could not learn it later, whatever the broker led.
-        """
-        broker = self.image.cluster.brokers[self.node_id]
-        if not heartbeat.wants_shutdown:
-            then(HeartbeatAnswer(heartbeat.metadata_offset >= broker.broker_epoch, broker.fenced, False))
-        elif self.sessions is not None and self.others:
-            self._shut_down(broker, self.sessions, then)
-        else:
-            change = BrokerRegistrationChangeRecord(broker_id=self.node_id, broker_epoch=broker.broker_epoch, fenced=1)
-            self.append([change], lambda: then(HeartbeatAnswer(True, is_fenced=True, should_shut_down=True)))
-
-    def _shut_down(
-        self, broker: RegisterBrokerRecord, sessions: BrokerSessions, then: Callable[[HeartbeatAnswer], None]
-    ) -> None:
-        from broker.controller.broker_changes import begin_controlled_shutdown, fence
-
-        view = self.view()
-        active = [broker_id for broker_id in self.others if view.is_active(broker_id)]
-        is_known = broker.in_controlled_shutdown and sessions.is_shutdown_known(
-            broker.broker_id, active, end_offset=self.end_offset, high_watermark=self.high_watermark
-        )
-        if is_known or not active:
-            answer = HeartbeatAnswer(True, is_fenced=True, should_shut_down=True)
-            self.append(fence(view, broker), lambda: then(answer))
-            return
-        if not broker.in_controlled_shutdown:
-            self.append(begin_controlled_shutdown(view, broker))
-            sessions.begin_shutdown(broker.broker_id, self.end_offset - 1)
-        self.when_durable(lambda: then(HeartbeatAnswer(True, is_fenced=False, should_shut_down=False)))
-
-    def directory_failed(self, directory: bytes | None, partitions: Collection[TopicPartition]) -> None:
-        """Give up the partitions of the directory. Raises StorageError; it may be called again then."""
-        if directory in self._directories:
-            self._directories.remove(directory)
-        changes = list(self._own_broker().directory_failed(directory, partitions))
-        if directory is not None and self.image.features.metadata_version >= DIRECTORIES_SINCE:
-            changes.append(
-                BrokerRegistrationChangeRecord(
-                    broker_id=self.node_id, broker_epoch=self.broker_epoch, log_dirs=list(self._directories)
-                )
-            )
-        if changes:
-            self.append(changes)
-
-    def assign_directory(self, topic_id: bytes, partition: int, directory_id: bytes, then: Callable[[], None]) -> None:
-        from broker.controller.directory_assignments import DirectoryPlanner
-
-        planner = DirectoryPlanner(self.view(), self.image.cluster.brokers[self.node_id])
-        if self.image.features.metadata_version >= DIRECTORIES_SINCE:
-            planner.assign(directory_id, topic_id, partition)
-        if planner.records:
-            self.append(planner.records, then)
-        else:
-            self.when_durable(then)
-
-    def cordon(self, directories: Sequence[bytes]) -> None:
-        self._cordoned = directories
-        self._register_cordoned()
-
-    def _register_cordoned(self) -> None:
-        """Register which directories of this node take no new replicas, where the cluster's level has that."""
-        broker = self.image.cluster.brokers.get(self.node_id)
-        cordoned = list(self._cordoned)
-        if (
-            broker is not None
-            and self.image.features.metadata_version >= CORDONED_SINCE
-            and broker.cordoned_log_dirs != cordoned
-        ):
-            self.append(
-                [
-                    BrokerRegistrationChangeRecord(
-                        broker_id=self.node_id, broker_epoch=broker.broker_epoch, cordoned_log_dirs=cordoned
-                    )
-                ]
-            )
-
-    def _own_broker(self) -> OwnBroker:
-        from broker.controller.own_broker import OwnBroker
-
-        return OwnBroker(self.view(), self.node_id, directories=self._directories, others=self.others)
 
     # Topics
 
@@ -279,13 +159,11 @@ class LocalController:
             mutations=mutations,
         )
         results = planner.plan(topics)
-        if planner.records and not validate_only:
-            self.append(planner.records, lambda: then(results))
-            for result in results:
-                if result.error is ErrorCode.NONE:
-                    log.info("creating topic %s with %s", result.name, counted(result.partitions, "partition"))
-        else:
-            self._raft.when_durable(lambda: then(results))
+        changes = () if validate_only else planner.records
+        self.append_or_wait(results, changes, then)
+        for result in results if changes else ():
+            if result.error is ErrorCode.NONE:
+                log.info("creating topic %s with %s", result.name, counted(result.partitions, "partition"))
 
     def create_partitions(
         self,
@@ -303,14 +181,12 @@ class LocalController:
             return
         planner = GrowthPlanner(self.image, self._placement(), mutations)
         results = planner.plan(wishes)
-        if planner.records and not validate_only:
-            self.append(planner.records, lambda: then(results))
-            grown = {result.topic for result in results if result.error is ErrorCode.NONE}
-            for wish in wishes:
-                if wish.topic in grown:
-                    log.info("topic %s gets %s in all", wish.topic, counted(wish.count, "partition"))
-        else:
-            self._raft.when_durable(lambda: then(results))
+        changes = () if validate_only else planner.records
+        self.append_or_wait(results, changes, then)
+        grown = {result.topic for result in results if changes and result.error is ErrorCode.NONE}
+        for wish in wishes:
+            if wish.topic in grown:
+                log.info("topic %s gets %s in all", wish.topic, counted(wish.count, "partition"))
 
     def reassign_partitions(
         self,
@@ -332,19 +208,17 @@ class LocalController:
                 results.append(fault.with_traceback(None))  # which leads back to the planner and this list
             else:
                 results.append(None)
-        if planner.records:
-            self.append(planner.records, lambda: then(results))
-        else:
-            self._raft.when_durable(lambda: then(results))
+        self.append_or_wait(results, planner.records, then)
 
     def _placement(self) -> Placement:
         from broker.controller.placement import Placement
 
+        own = self.image.cluster.brokers.get(self.node_id)
         return Placement(
             self.image,
             broker_id=self.node_id,
-            directories=self._directories,
-            cordoned=self._cordoned,
+            directories=() if own is None else own.log_dirs,
+            cordoned=self.own_cordoned,
             others=self.others,
             chance=lambda below: int.from_bytes(self._ids.uuid()[8:], "big") % below,
         )
@@ -382,6 +256,19 @@ class LocalController:
         except (DiskFull, TooManyOpenFiles) as error:
             then(dict.fromkeys(topics, str(error)))
 
+    def create_topic(self, name: str, configs: Sequence[tuple[str, str]], then: Callable[[], None]) -> None:
+        from broker.controller.topic_creation import NewTopic
+
+        def created(results: list[TopicResult]) -> None:
+            _log_refusals(results)
+            then()
+
+        topic = NewTopic(name, configs=tuple(configs))
+        try:
+            self.create_topics([topic], timeout_ms=CREATION_TIMEOUT_MS, validate_only=False, then=created)
+        except (DiskFull, TooManyOpenFiles):  # which the metadata log has logged
+            then()
+
     def delete_topics(
         self,
         unwanted: Sequence[UnwantedTopic],
@@ -406,11 +293,9 @@ class LocalController:
             then([DeletionResult(name=one.name, topic_id=one.topic_id, error=error) for one in unwanted])
             return
         doomed, results = plan_deletion(self.image, unwanted, mutations)
+        self.append_or_wait(results, [RemoveTopicRecord(topic_id=topic.topic_id) for topic in doomed], then)
         if doomed:
-            self.append([RemoveTopicRecord(topic_id=topic.topic_id) for topic in doomed], lambda: then(results))
             log.info("deleting topics %s", ", ".join(topic.name for topic in doomed))
-        else:
-            self._raft.when_durable(lambda: then(results))
 
     # Configs
 
@@ -425,14 +310,12 @@ class LocalController:
 
         planner = ConfigPlanner(self.image, self._configs)
         results = [planner.plan(one) for one in wanted]
-        if planner.records and not validate_only:
-            self.append(planner.records, lambda: then(results))
-            for one, result in zip(wanted, results, strict=True):
-                if result.changed:
-                    # Values are not logged: unknown configs may hold secrets.
-                    log.info("altering configs of %s: %s", one.resource, ", ".join(result.changed))
-        else:
-            self._raft.when_durable(lambda: then(results))
+        changes = () if validate_only else planner.records
+        self.append_or_wait(results, changes, then)
+        for one, result in zip(wanted, results, strict=True):
+            if changes and result.changed:
+                # Values are not logged: unknown configs may hold secrets.
+                log.info("altering configs of %s: %s", one.resource, ", ".join(result.changed))
 
     # What is registered
 
@@ -449,7 +332,7 @@ class LocalController:
         planner = QuotaPlanner(self.image, unknown_hosts)
         results = planner.plan(wanted)
         changes = () if validate_only else planner.records
-        self._append_or_wait(results, changes, then)
+        self.append_or_wait(results, changes, then)
         if changes:
             log.info("%s of clients changed", counted(len(changes), "quota"))
 
@@ -457,20 +340,13 @@ class LocalController:
         from broker.controller.acl_changes import AclPlanner
 
         planner = AclPlanner(self.image, self._ids.uuid)
-        self._append_or_wait(planner.create(wanted), planner.records, then)
+        self.append_or_wait(planner.create(wanted), planner.records, then)
 
     def delete_acls(self, unwanted: Sequence[AclFilter], *, then: Callable[[list[DeletedAcls]], None]) -> None:
         from broker.controller.acl_changes import AclPlanner
 
         planner = AclPlanner(self.image, self._ids.uuid)
-        self._append_or_wait(planner.delete(unwanted), planner.records, then)
-
-    def _append_or_wait(self, results: T, records: Sequence[Record], then: Callable[[T], None]) -> None:
-        """Give ``results`` once ``records``, or all that was appended before, are durable."""
-        if records:
-            self.append(records, lambda: then(results))
-        else:
-            self._raft.when_durable(lambda: then(results))
+        self.append_or_wait(planner.delete(unwanted), planner.records, then)
 
     def alter_scram_credentials(
         self, wanted: Sequence[Deletion | Upsertion], *, then: Callable[[list[CredentialResult]], None]
@@ -478,7 +354,7 @@ class LocalController:
         from broker.controller.scram_credentials import CredentialPlanner
 
         planner = CredentialPlanner(self.image)
-        self._append_or_wait(planner.plan(wanted), planner.records, then)
+        self.append_or_wait(planner.plan(wanted), planner.records, then)
 
     def change_delegation_token(
         self, plan: Callable[[MetadataImage], TokenChange], *, then: Callable[[TokenChange], None]
@@ -515,20 +391,9 @@ class LocalController:
             if records:
                 self.append(records)
             log.info("features are finalised: %s", ", ".join(f"{one.feature}={one.level}" for one in updates))
-            self._register_anew(before)
+            if before < CONTROLLERS_REGISTER_SINCE <= self.image.features.metadata_version:
+                self.append([self._registration.controller_record()])
         self.when_durable(then)
-
-    def _register_anew(self, before: int) -> None:
-        """Register what a level of metadata.version above ``before`` has room for."""
-        assert self._registration is not None, "requests are answered after the registration"
-        level = self.image.features.metadata_version
-        if before < CONTROLLERS_REGISTER_SINCE <= level:
-            self.append([self._registration.controller_record()])
-        if before < DIRECTORIES_SINCE <= level:
-            record = self._registration.broker_record(self.broker_epoch)
-            record.log_dirs = list(self._directories)
-            self.append([record])
-        self._register_cordoned()
 
     def unregister_broker(self, broker_id: int, then: Callable[[], None]) -> None:
         """Forget a broker. A broker that still runs has to register again."""
@@ -537,13 +402,10 @@ class LocalController:
             raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
         if broker_id == self._settings.node_id:
             raise InvalidRequest(f"Broker {broker_id} is the one that is asked, and it runs")
-        if self.sessions is None:
-            self.append([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)], then)
-        else:
-            from broker.controller.broker_changes import unregister
+        from broker.controller.broker_changes import unregister
 
-            self.append(unregister(self.view(), broker), then)
-            self.sessions.end(broker_id)
+        self.append(unregister(self.view(), broker), then)
+        self.sessions.end(broker_id)
         log.info("broker %d is no longer registered", broker_id)
 
     def unregister_controller(self, controller_id: int, then: Callable[[], None]) -> None:
@@ -559,10 +421,7 @@ class LocalController:
 
     # Producer ids
 
-    def allocate_producer_ids(self, then: Callable[[range], None]) -> None:
-        self.allocate_producer_ids_for(self.node_id, self.broker_epoch, then)
-
-    def allocate_producer_ids_for(self, broker_id: int, broker_epoch: int, then: Callable[[range], None]) -> None:
+    def allocate_producer_ids(self, broker_id: int, broker_epoch: int, then: Callable[[range], None]) -> None:
         """Give the next block of producer ids to a broker of the cluster."""
         first = self.image.producer_ids.next_producer_id
         record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE)
@@ -573,7 +432,7 @@ class LocalController:
     @property
     def others(self) -> Mapping[int, RegisterBrokerRecord]:
         """The registrations of the other brokers that can reach this controller, by id."""
-        if self.sessions is None:
+        if not self.others_can_join:
             return {}
         return {
             broker_id: broker for broker_id, broker in self.image.cluster.brokers.items() if broker_id != self.node_id
@@ -598,11 +457,18 @@ class LocalController:
         """The cluster as the next plan has to see it."""
         from broker.controller.cluster_view import ClusterView
 
-        return ClusterView(self.image, self._configs)
+        return ClusterView(self.image, self._configs, own=self.node_id, others=self.others)
 
     def when_durable(self, then: Callable[[], None]) -> None:
         """Call ``then`` once all that has been appended is durable and published. Raises StorageError."""
         self._raft.when_durable(then)
+
+    def append_or_wait(self, results: T, records: Sequence[Record], then: Callable[[T], None]) -> None:
+        """Give ``results`` once ``records``, or all that was appended before, are durable. Raises StorageError."""
+        if records:
+            self.append(records, lambda: then(results))
+        else:
+            self._raft.when_durable(lambda: then(results))
 
     def append(self, records: Sequence[Record], then: Callable[[], None] | None = None) -> None:
         """Append ``records`` as one change.

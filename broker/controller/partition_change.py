@@ -11,11 +11,11 @@ A record with a leader begins a leader epoch; every record begins a partition ep
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.controller.cluster_view import ClusterView
+from broker.metadata.image.records import EMPTY
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metadata.record_versions import DIRECTORIES_SINCE
 from protocol.records.cluster_metadata import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
@@ -42,8 +42,7 @@ class Election(Enum):
     """As ONLINE; if no replica in sync can lead, one that is not in sync: acknowledged records may be lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(NamedTuple):
     """How a partition is to be. None leaves a property as it is, unless the rest changes it."""
 
     isr: Sequence[int] | None = None
@@ -51,12 +50,14 @@ class Wanted:
     """With the replicas that are added and removed, as long as a reassignment lasts."""
     adding: Sequence[int] | None = None
     removing: Sequence[int] | None = None
-    directories: Mapping[int, bytes] = field(default_factory=dict)
+    directories: Mapping[int, bytes] = EMPTY
     """The log directories of some brokers' replicas."""
     leader_recovery_state: int | None = None
     unclean_stops: Collection[int] = ()
     """Brokers that may have lost records: they cannot be eligible leaders."""
     election: Election = Election.ONLINE
+    begins_epoch: bool = False
+    """Whether a leader epoch begins although the leader stays."""
 
 
 def plan_change(
@@ -182,7 +183,7 @@ class _Change:
 
     def _needs_new_epoch(self) -> bool:
         """Whether the same leader must begin an epoch: a replica is gone, or before 3.6 the ISR has shrunk."""
-        if not set(self._partition.replicas) <= set(self._replicas):
+        if self._wanted.begins_epoch or not set(self._partition.replicas) <= set(self._replicas):
             return True
         has_shrunk = not set(self._partition.isr) <= set(self._isr)
         return has_shrunk and self._view.metadata_version < SHRINKING_KEEPS_EPOCH_SINCE

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from broker.controller.directories import (
+from broker.controller.striping import Chance, StripedPlacer, UsableBroker
+from broker.metadata.directories import (
     MIGRATING,
     UNASSIGNED,
 )
-from broker.controller.striping import Chance, StripedPlacer, UsableBroker
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage
 from broker.metadata.record_versions import CORDONED_SINCE, DIRECTORIES_SINCE

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from broker.request.context import Operation, RequestContext, ResourceType
 from broker.request.faults import ClusterAuthorizationFailed
+from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
@@ -51,10 +52,15 @@ class BrokersController(Protocol):
 
 
 class ControllerBrokersHandler:
-    """Hands what brokers ask to the controller. Each method raises `ClusterAuthorizationFailed` and StorageError."""
+    """Hands what brokers ask to the controller. Each method raises `ClusterAuthorizationFailed` and StorageError.
 
-    def __init__(self, controller: BrokersController) -> None:
+    The broker of the controller's own node does not ask over the wire: who does so in its name is another process.
+    """
+
+    def __init__(self, controller: BrokersController, node_id: int) -> None:
+        """``node_id`` is that of the controller."""
         self._controller = controller
+        self._node_id = node_id
 
     def broker_registration(self, request: BrokerRegistrationRequest, context: RequestContext) -> None:
         """Answer once the registration is durable, or refused."""
@@ -64,21 +70,33 @@ class ControllerBrokersHandler:
     def broker_heartbeat(self, request: BrokerHeartbeatRequest, context: RequestContext) -> None:
         """Answer with the broker's state, once that is durable."""
         _check(context, Operation.CLUSTER_ACTION)
+        if request.broker_id == self._node_id:
+            context.respond(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+            return
         self._controller.broker_heartbeat(request, context.respond)
 
     def alter_partition(self, request: AlterPartitionRequest, context: RequestContext) -> None:
         """Answer once the replicas in sync are durable, each partition with its own success or error."""
         _check(context, Operation.CLUSTER_ACTION)
+        if request.broker_id == self._node_id:
+            context.respond(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, topics=[]))
+            return
         self._controller.alter_partition(request, context.respond)
 
     def allocate_producer_ids(self, request: AllocateProducerIdsRequest, context: RequestContext) -> None:
         """Answer once no other broker can get the same ids."""
         _check(context, Operation.CLUSTER_ACTION)
+        if request.broker_id == self._node_id:
+            context.respond(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+            return
         self._controller.allocate_producer_ids(request, context.respond)
 
     def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest, context: RequestContext) -> None:
         """Answer once the directories are durable, each partition with its own success or error."""
         _check(context, Operation.CLUSTER_ACTION)
+        if request.broker_id == self._node_id:
+            context.respond(AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, directories=[]))
+            return
         self._controller.assign_replicas_to_dirs(request, context.respond)
 
     def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> None:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from broker.controller.directories import is_online
 from broker.metadata.brokers import BrokersOnListener
+from broker.metadata.directories import is_online
 from broker.metadata.image.topics import PartitionImage
 
 _KEPT: Final = 10_000

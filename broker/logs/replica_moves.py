@@ -106,7 +106,7 @@ class ReplicaMoves:
         log_cleaner: LogCleaner,
         disk_reserves: Mapping[LogDir, DiskReserve],
         directory_id: Callable[[LogDir], bytes | None],
-        assign: AssignDirectory | None,
+        assign: AssignDirectory,
         max_bytes_per_second: Callable[[], int],
         rate: SimpleRate,
     ) -> None:
@@ -116,7 +116,7 @@ class ReplicaMoves:
             workers: `num.replica.alter.log.dirs.threads`: how many replicas are copied at the same time.
             disk_reserves: the disk reserve of each directory, which copies do not use.
             directory_id: the id of a directory at the controller, None if it has none.
-            assign: None where the metadata does not name directories.
+            assign: tells the controller in which directory a replica is.
             max_bytes_per_second: `replica.alter.log.dirs.io.max.bytes.per.second`, of all moves together.
             rate: how that is measured.
         """
@@ -346,7 +346,7 @@ class ReplicaMoves:
 
     def _tell_controller(self, move: Move, directory: LogDir | None) -> None:
         directory_id = None if directory is None else self._directory_id(directory)
-        if self._assign is None or directory_id is None or move.log.topic_id is None:
+        if directory_id is None or move.log.topic_id is None:
             move.is_assigned = True
             return
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.membership.controller_channel import ControllerChannel
-from broker.peers.waiting import pause_until
 from broker.replication.isr_alteration import IsrRefused, Outcome, Then, WantedIsr, alteration_request, outcome_of
 from broker.runtime.clock import Clock
+from broker.runtime.waiting import pause_until
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
 from storage.errors import StorageError

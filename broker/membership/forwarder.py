@@ -6,10 +6,10 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from broker.membership.controller_channel import ControllerChannel
-from broker.peers.backoff import Backoff
-from broker.peers.waiting import pause_until
 from broker.request.context import RequestContext
+from broker.runtime.backoff import Backoff
 from broker.runtime.clock import Clock
+from broker.runtime.waiting import pause_until
 from protocol.errors import ErrorCode
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.records.principal import DefaultPrincipalData, encode_principal

@@ -1,4 +1,4 @@
-"""BrokerMember: keeps a broker registered with the controllers, and tells them its state by heartbeats (KIP-631).
+"""BrokerMember: keeps a broker registered with its controller, and tells it the broker's state by heartbeats (KIP-631).
 
 register ──► heartbeats, fenced ── caught up, `ready` ──► unfenced ── `shut_down` ──► may stop
    ▲                 │                                       │
@@ -9,10 +9,9 @@ register ──► heartbeats, fenced ── caught up, `ready` ──► unfenc
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from broker.membership.controller_channel import ControllerChannel
+from broker.membership.controller_channel import FeatureChannel
 from broker.membership.features import check_features
 from broker.metadata.record_versions import CORDONED_SINCE
 from broker.metadata.registration import (
@@ -21,9 +20,9 @@ from broker.metadata.registration import (
     registered_features,
     registered_listeners,
 )
-from broker.peers.backoff import Backoff
-from broker.peers.waiting import pause_until, set_by
+from broker.runtime.backoff import Backoff
 from broker.runtime.clock import Clock
+from broker.runtime.waiting import pause_until, set_by
 from protocol.errors import ErrorCode, described
 from protocol.messages.broker_lifecycle import (
     BrokerHeartbeatRequest,
@@ -31,6 +30,7 @@ from protocol.messages.broker_lifecycle import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -46,17 +46,23 @@ CATCHING_UP_MS: Final = 10
 SHUTTING_DOWN_MS: Final = 50
 """Between two heartbeats while this broker waits for the controllers, as in Kafka."""
 
+FULL_DISK_RETRY_MS: Final = 1_000
+"""After how long the controller in this process is told again what it could not write."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSettings:
+
+class MemberSettings(NamedTuple):
     """The settings of a member, with Kafka's defaults."""
 
-    heartbeat_interval_ms: int = 2_000
-    """`broker.heartbeat.interval.ms`"""
+    heartbeat_interval_ms: int | None = 2_000
+    """`broker.heartbeat.interval.ms`. None where the controller is in this process: its own broker's silence is no
+    news, and it sends a heartbeat when something has changed."""
     session_timeout_ms: int = 9_000
     """`broker.session.timeout.ms`"""
     registration_timeout_ms: int = 60_000
     """`initial.broker.registration.timeout.ms`"""
+
+
+DEFAULTS: Final = MemberSettings()
 
 
 class MemberStats:
@@ -88,13 +94,13 @@ class BrokerMember:
         *,
         cluster_id: str,
         previous_broker_epoch: int,
-        channel: ControllerChannel,
+        channel: FeatureChannel,
         applied_offset: Callable[[], int],
         metadata_version: Callable[[], int],
         known_directories: Callable[[], Sequence[bytes] | None],
         clock: Clock,
         chance: Callable[[], float],
-        settings: MemberSettings = MemberSettings(),
+        settings: MemberSettings = DEFAULTS,
     ) -> None:
         """
         Args:
@@ -123,6 +129,8 @@ class BrokerMember:
         self._backoff = Backoff(
             chance, first_ms=RETRY_FIRST_MS, longest_ms=settings.session_timeout_ms, jitter=RETRY_JITTER
         )
+        self._news_level = logging.INFO if settings.heartbeat_interval_ms else logging.DEBUG
+        """What the controller in this process says is no news."""
         self._wants_fence = True
         self._wants_shutdown = False
         self._offline: set[bytes] = set()
@@ -165,7 +173,11 @@ class BrokerMember:
 
     def cordon(self, directory_ids: Collection[bytes]) -> None:
         """Exactly these log directories take no new replicas (KIP-1066)."""
-        self._cordoned = sorted(directory_ids)
+        self._cordoned = list(directory_ids)
+        self._news.set()
+
+    def levels_changed(self) -> None:
+        """The cluster has other feature levels: the controllers may be told what there was no level for."""
         self._news.set()
 
     async def run(self) -> None:
@@ -174,6 +186,7 @@ class BrokerMember:
         Raises:
             RegistrationRefused: the controllers refuse this broker for good, or the cluster has finalised a level that
                 this broker does not support (`UnsupportedFeatures`).
+            StorageError: the controller in this process could not write that this broker starts.
         """
         try:
             while not self.may_stop.is_set():
@@ -220,7 +233,7 @@ class BrokerMember:
         self.broker_epoch = answer.broker_epoch
         self.stats.registrations += 1
         self.registered.set()
-        log.info("registered as broker %d, in epoch %d", self._registration.node_id, self.broker_epoch)
+        log.log(self._news_level, "registered as broker %d, in epoch %d", self._registration.node_id, self.broker_epoch)
 
     def _log_duplicate(self) -> None:
         if not self._is_refusal_logged:
@@ -241,7 +254,7 @@ class BrokerMember:
             listeners=registered_listeners(of_request.Listener, registration.endpoints),
             features=registered_features(of_request.Feature),
             rack=registration.rack,
-            log_dirs=sorted(registration.directories),
+            log_dirs=list(registration.directories),
             # Only the first registration of a run follows a stop.
             previous_broker_epoch=self._previous_broker_epoch if self.broker_epoch < 0 else self.broker_epoch,
         )
@@ -250,7 +263,7 @@ class BrokerMember:
 
     async def _send_heartbeats(self) -> None:
         """Send heartbeats until the registration is not valid any more, or the broker may stop."""
-        while not self._must_tell_directories():
+        while not (self.may_stop.is_set() or self._must_tell_directories()):
             self._news.clear()
             request = BrokerHeartbeatRequest(
                 broker_id=self._registration.node_id,
@@ -263,7 +276,11 @@ class BrokerMember:
                 cordoned_log_dirs=self._cordoned if self._metadata_version() >= CORDONED_SINCE else None,
             )
             self.stats.heartbeats += 1
-            answer = await self._channel.ask(request, BrokerHeartbeatResponse)
+            try:
+                answer = await self._channel.ask(request, BrokerHeartbeatResponse)
+            except StorageError as error:
+                await self._could_not_be_written(error)
+                continue
             if answer is None or answer.error_code != ErrorCode.NONE:
                 self.stats.heartbeats_failed += 1
             if answer is not None and answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
@@ -276,12 +293,25 @@ class BrokerMember:
             self._take(answer)
             if self.may_stop.is_set():
                 return
-            if self._wants_shutdown:
+            if request.want_shut_down:
                 await pause_until(self._clock, self._clock.monotonic_ms() + SHUTTING_DOWN_MS)
-            elif answer.is_caught_up:
-                await self._pause(self._settings.heartbeat_interval_ms)
-            else:
+            elif not answer.is_caught_up:
                 await self._catch_up()
+            elif self._settings.heartbeat_interval_ms is None:
+                await self._news.wait()
+            else:
+                await self._pause(self._settings.heartbeat_interval_ms)
+
+    async def _could_not_be_written(self, error: StorageError) -> None:
+        """The controller in this process could not write what it was told. A broker that has not been unfenced yet
+        cannot start. A stop is not held up: the next start registers anew in any case. All else is told again."""
+        if self._wants_shutdown:
+            log.warning("the stop of this node could not be written to the metadata log: %s", error)
+            self.may_stop.set()
+        elif self.unfenced.is_set():
+            await self._pause(FULL_DISK_RETRY_MS)
+        else:
+            raise error
 
     def _must_tell_directories(self) -> bool:
         """Whether this broker has to register again, since the cluster has reached the level that has log directories.
@@ -303,7 +333,8 @@ class BrokerMember:
             self.caught_up.set()
         if answer.is_fenced != self.is_fenced:
             self.is_fenced = answer.is_fenced
-            log.info("broker %d is %s", self._registration.node_id, "fenced" if answer.is_fenced else "unfenced")
+            state = "fenced" if answer.is_fenced else "unfenced"
+            log.log(self._news_level, "broker %d is %s", self._registration.node_id, state)
         if not answer.is_fenced:
             self.unfenced.set()
         if self._wants_shutdown and answer.should_shut_down:
@@ -311,7 +342,7 @@ class BrokerMember:
 
     async def _catch_up(self) -> None:
         """Wait until this broker has applied its registration, but for no longer than between two heartbeats."""
-        until_ms = self._clock.monotonic_ms() + self._settings.heartbeat_interval_ms
+        until_ms = self._clock.monotonic_ms() + (self._settings.heartbeat_interval_ms or CATCHING_UP_MS)
         while self._clock.monotonic_ms() < until_ms and not self._news.is_set():
             await pause_until(self._clock, self._clock.monotonic_ms() + CATCHING_UP_MS)
             if self._applied_offset() >= self.broker_epoch:

@@ -8,9 +8,9 @@ from broker.membership.controller_channel import Answer
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.errors import PeerError
 from broker.peers.peer import Peer
-from broker.peers.waiting import done_by
 from broker.raft.remote_quorum import RemoteQuorum
 from broker.runtime.clock import Clock
+from broker.runtime.waiting import done_by
 from protocol.api_keys import Versions
 from protocol.errors import ErrorCode
 

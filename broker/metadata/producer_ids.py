@@ -10,9 +10,9 @@ BLOCK_SIZE: Final = 1000
 _PREFETCH_AT: Final = BLOCK_SIZE // 10
 """The next block is requested when so many ids are left."""
 
-AllocateBlock = Callable[[Callable[[range], None]], None]
-"""Requests a block, and calls back with it once its record is on disk, perhaps before it returns. Raises StorageError
-if the record cannot be written."""
+AllocateBlock = Callable[[Callable[[range], None], Callable[[StorageError], None]], None]
+"""Requests a block, and calls the first function with it once its record is on disk, perhaps before it returns. Calls
+the second if the record cannot be written."""
 
 
 class ProducerIds:
@@ -56,13 +56,13 @@ class ProducerIds:
     def _prefetch(self) -> None:
         if not self._is_allocating and sum(map(len, self._blocks)) <= _PREFETCH_AT + len(self._waiting):
             self._is_allocating = True
-            try:
-                self._allocate(self._received)
-            except StorageError as error:
-                # While ids are left, no request waits, and the next `assign` requests a block again.
-                self._is_allocating = False
-                while self._waiting:
-                    self._waiting.popleft()[1](error)
+            self._allocate(self._received, self._failed)
+
+    def _failed(self, error: StorageError) -> None:
+        # While ids are left, no request waits, and the next `assign` requests a block again.
+        self._is_allocating = False
+        while self._waiting:
+            self._waiting.popleft()[1](error)
 
     def _received(self, block: range) -> None:
         self._is_allocating = False

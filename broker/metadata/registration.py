@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypeVar
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.record_versions import DIRECTORIES_SINCE
 from config.listeners import Listener
-from protocol.records.cluster_metadata import RegisterBrokerRecord, RegisterControllerRecord
+from protocol.records.cluster_metadata import RegisterControllerRecord
 
 METADATA_VERSIONS: Final = (7, 33)
 """Levels of metadata.version whose records are read and written here; 33 is Kafka 4.4."""
@@ -104,17 +104,4 @@ class Registration(NamedTuple):
             zk_migration_ready=False,
             end_points=registered_listeners(RegisterControllerRecord.EndPoint, [self.controller_endpoint]),
             features=registered_features(RegisterControllerRecord.Feature),
-        )
-
-    def broker_record(self, broker_epoch: int) -> RegisterBrokerRecord:
-        """The record that registers the broker; ``broker_epoch`` is the offset that the record will have."""
-        return RegisterBrokerRecord(
-            broker_id=self.node_id,
-            incarnation_id=self.incarnation_id,
-            broker_epoch=broker_epoch,
-            end_points=registered_listeners(RegisterBrokerRecord.EndPoint, self.endpoints),
-            features=registered_features(RegisterBrokerRecord.Feature),
-            rack=self.rack,
-            fenced=False,
-            log_dirs=list(self.directories),
         )

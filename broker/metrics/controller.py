@@ -95,7 +95,7 @@ _READINGS: Final = (
     _gauge(
         "TimedOutBrokerHeartbeatCount",
         "Brokers that were fenced for missing heartbeats",
-        lambda it: 0 if it.controller.sessions is None else it.controller.sessions.timed_out,
+        lambda it: it.controller.sessions.timed_out,
     ),
     _elections(
         "UncleanLeaderElections",
@@ -148,7 +148,7 @@ class Controller:
         brokers = self._sources.metadata.image.cluster.brokers
         yield Samples(REGISTRATION_STATE, [((str(id_),), _state(broker)) for id_, broker in brokers.items()])
         now_ms, sessions = self._sources.clock.monotonic_ms(), controller.sessions
-        ages = {broker: None if sessions is None else sessions.silent_ms(broker, now_ms) for broker in brokers}
+        ages = {broker: sessions.silent_ms(broker, now_ms) for broker in brokers}
         yield Samples(HEARTBEAT_AGE, [((str(broker),), age or 0) for broker, age in ages.items()])
 
 

@@ -50,7 +50,7 @@ _READINGS: Final = (
             "Replicas whose directory the controllers are still to be told",
             bean="kafka.server:type=AssignmentsManager,name=QueuedReplicaToDirAssignments",
         ),
-        lambda it: it.requests.unassigned_directories,
+        lambda it: it.directories.waiting,
     ),
 )
 

@@ -12,8 +12,8 @@ from broker.peers.endpoint import PeerEndpoint
 from broker.peers.errors import PeerAnswerInvalid, PeerError, PeerTimedOut, PeerUnreachable
 from broker.peers.stats import PeerStats
 from broker.peers.versions import NodeVersions, api_versions_request, decode_api_versions, version_to_ask_again
-from broker.peers.waiting import done_by
 from broker.runtime.clock import Alarm, Clock
+from broker.runtime.waiting import done_by
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.headers import encode_request

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from broker.peers.endpoint import PeerEndpoint
-from broker.peers.waiting import done_by
 from broker.runtime.clock import Clock
+from broker.runtime.waiting import done_by
 
 CONNECT_TIMEOUT_MS: Final = 10_000
 """Kafka's default for `socket.connection.setup.timeout.ms`."""

@@ -5,15 +5,15 @@ import logging
 from functools import partial
 from typing import Final, TypeVar
 
-from broker.peers.backoff import Backoff
 from broker.peers.connection import PeerConnection
 from broker.peers.connector import Connector
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.errors import PeerAnswerInvalid, PeerError, PeerUnreachable
 from broker.peers.stats import PeerStats
 from broker.peers.versions import NodeVersions
-from broker.peers.waiting import done_by, pause_until
+from broker.runtime.backoff import Backoff
 from broker.runtime.clock import Clock
+from broker.runtime.waiting import done_by, pause_until
 from protocol.headers import decode_response
 from protocol.schema import describe
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from time import monotonic_ns
 from typing import Final
 
-from broker.peers.backoff import Backoff
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
 from broker.peers.errors import PeerError
 from broker.peers.peer import Peer
-from broker.peers.waiting import pause_until
 from broker.raft.observer import MAX_BYTES, AnswerRefused, Next, QuorumObserver
 from broker.request.node import NO_NODE
+from broker.runtime.backoff import Backoff
 from broker.runtime.clock import Clock
 from broker.runtime.histogram import RecentHistogram
+from broker.runtime.waiting import pause_until
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.fetch_snapshot import FetchSnapshotResponse
 

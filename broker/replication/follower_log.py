@@ -5,13 +5,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from broker.peers.waiting import pause_until
 from broker.replication.log_start_checkpoints import LogStartCheckpoints
 from broker.replication.partition import Partition
 from broker.replication.replica_fetch import Append, BeginAnew, Truncate, append
 from broker.replication.replica_fetcher import WRITE_ENDS_MS, FollowedPartition
 from broker.replication.traffic import ReplicaStats, count_followed
 from broker.runtime.clock import Clock
+from broker.runtime.waiting import pause_until
 from broker.runtime.worker_thread import WorkerThread
 from storage.errors import StorageError
 from storage.log_manager import LogManager

@@ -13,7 +13,6 @@ from typing import Final, Protocol
 
 from broker.peers.errors import PeerError
 from broker.peers.peer import Peer
-from broker.peers.waiting import set_by
 from broker.replication.fetch_session import LOST, FollowerSession, Place
 from broker.replication.replica_fetch import (
     Append,
@@ -26,6 +25,7 @@ from broker.replication.replica_fetch import (
 )
 from broker.replication.throttles import ReplicationThrottle
 from broker.runtime.clock import Clock
+from broker.runtime.waiting import set_by
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse

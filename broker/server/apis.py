@@ -135,7 +135,7 @@ def _forward_for_tokens(handlers: Handlers) -> Handler[Any, Any]:
 def serve_all(registry: Registry, handlers: Handlers) -> None:
     """Put every API into the registry: those that only controllers decide forward, where the controllers are others."""
     for api in APIS:
-        if api.key in FORWARDED and api.key not in _ALTER_CONFIGS and handlers.membership is not None:
+        if api.key in FORWARDED and api.key not in _ALTER_CONFIGS and handlers.controllers is not None:
             forward = _forward_for_tokens if api.key in _TOKENS else _forward
             registry.serve(api.key, partial(forward, handlers))
             continue

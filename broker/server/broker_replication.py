@@ -7,7 +7,6 @@ from broker.coordinators.remote_verification import RemoteVerification
 from broker.logs.cleaner import LogCleaner
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
-from broker.peers.backoff import Backoff
 from broker.peers.connector import Connector
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.nodes import Nodes
@@ -21,6 +20,7 @@ from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replication import Replication
 from broker.replication.throttles import ReplicationThrottles
+from broker.runtime.backoff import Backoff
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown
 from broker.server.cluster_view import BrokerClusterView

@@ -11,6 +11,7 @@ from broker.dispatch.registry import Registry
 from broker.fetch.executor import FetchExecutor
 from broker.logs.closing import close_logs
 from broker.logs.loading import Stopped
+from broker.membership.membership import Membership
 from broker.metadata.broker_state import BrokerState
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.records import InconsistentMetadata, Record
@@ -30,7 +31,6 @@ from broker.runtime.shutdown import Shutdown, first_of
 from broker.runtime.worker_thread import MakeThread, WorkerThread
 from broker.server.apis import serve_all
 from broker.server.handlers import Handlers
-from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from broker.server.quota_enforcement import QuotaEnforcement
 from broker.server.share_delivery import ShareDelivery
@@ -131,14 +131,7 @@ class BrokerServer:
 
             if fault := fault_of_names(settings.ottla_topics_at_start):
                 raise CannotStart(fault)
-        self.lifecycle = BrokerLifecycle(
-            log_dirs=self.log_dirs,
-            metadata=self.metadata,
-            clock=services.clock,
-            scheduler=services.scheduler,
-            shutdown=self.shutdown,
-            call_soon=services.loop.call_soon,
-        )
+        self._state = BrokerState.STARTING
         self.metric_sources = MetricSources(
             settings=settings,
             clock=services.clock,
@@ -148,7 +141,7 @@ class BrokerServer:
             acceptors=self.socket_server.acceptors,
             registry=self.registry,
             metadata=self.metadata,
-            state=lambda: self.lifecycle.state,
+            state=lambda: self._state,
             flushers=lambda: services.flushers.stats,
         )
         if self._tls is not None:
@@ -160,6 +153,14 @@ class BrokerServer:
         """The parts that exist once the data is open."""
         assert self._components is not None, "its data is not open yet"
         return self._components
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration; -1 before."""
+        return -1 if self._startup is None else self._startup.membership.broker_epoch
+
+    def _begin_recovery(self) -> None:
+        self._state = BrokerState.RECOVERY
 
     @property
     def failure(self) -> BaseException | None:
@@ -245,7 +246,7 @@ class BrokerServer:
             controller_endpoint=self._controller_endpoint(),
             opened_controller_endpoints=self._opened_controller_endpoints(),
             log_dirs=self.log_dirs,
-            lifecycle=self.lifecycle,
+            begin_recovery=self._begin_recovery,
             metric_sources=self.metric_sources,
             shutdown=self.shutdown,
             most_open_files=self._most_open_files,
@@ -301,7 +302,7 @@ class BrokerServer:
             components.publisher.tell_first(self.authorizer)
         controller_listener = components.controller_listener
         assert self._startup is not None, "it has made the components"
-        membership, replication = self._startup.membership, self._startup.replication
+        membership, replication = components.membership, self._startup.replication
         self.share_delivery = share_delivery = ShareDelivery(
             self._settings,
             self.services,
@@ -309,10 +310,9 @@ class BrokerServer:
             components.metadata,
             components.configs,
             lambda: components.share_states.get().persister,
-            components.controller,
+            components.auto_creation,
             self.metric_sources,
-            requests=None if membership is None else membership.requests,
-            remote_letters=None if replication is None else replication.dead_letters,
+            remote_letters=replication.dead_letters,
         )
         handlers = Handlers(
             settings=self._settings,
@@ -330,14 +330,14 @@ class BrokerServer:
             ids=self.services.ids,
             own_controller=components.controller,
             auto_creation=components.auto_creation,
-            membership=membership,
+            controllers=components.controllers,
             producer_ids=components.producer_ids,
             group_coordinators=components.group_coordinator.groups,
             late_transactions=components.transactions,
             share_states=components.share_states,
             worker=self.services.housekeeper,
             share_delivery=share_delivery,
-            remote_end_offsets=None if replication is None else replication.end_offsets,
+            remote_end_offsets=replication.end_offsets,
             has_authorizer=self.authorizer is not None,
             elect=None if controller_listener is None else controller_listener.elect_leaders,
             observers=Observers() if controller_listener is None else controller_listener.observers,
@@ -380,22 +380,20 @@ class BrokerServer:
         try:
             async with asyncio.TaskGroup() as tasks:
                 serving = [tasks.create_task(self.socket_server.run()), tasks.create_task(pool.run())]
-                if controller_listener is not None:
-                    serving.append(tasks.create_task(controller_listener.isrs.run()))
                 cleaning = tasks.create_task(components.log_cleaner.run())
                 tasks.create_task(components.replica_moves.run())
                 # Groups first: markers of transactions that were being ended may be for their partitions.
                 components.group_coordinator.start()
                 components.transactions.start()
                 components.share_states.start()
-                await self.lifecycle.unfence()
+                await membership.unfence()
                 if not self.shutdown.asked.is_set():
                     self._is_ready.set()
-                    self.lifecycle.state = BrokerState.RUNNING
+                    self._state = BrokerState.RUNNING
                     await self.shutdown.asked.wait()
                 cleaning.cancel()
                 components.replica_moves.end()
-                await self._leave()
+                await self._leave(membership)
                 await self._drain(components)
                 for task in serving:
                     task.cancel()
@@ -424,11 +422,13 @@ class BrokerServer:
             lambda: controller.remove_expired_delegation_tokens(clock.now_ms()),
         )
 
-    async def _leave(self) -> None:
+    async def _leave(self, membership: Membership) -> None:
         """Go on answering until other brokers lead this broker's partitions, where there are other brokers."""
         log.info("stopping")
-        self.lifecycle.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        await self.lifecycle.leave()
+        self._state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        controller = self.components.controller
+        if controller is None or controller.others:
+            await membership.leave()
 
     async def _drain(self, components: ServerComponents) -> None:
         """Accept no new requests, answer those under way, and send the answers."""
@@ -461,15 +461,15 @@ class BrokerServer:
                 self._components.share_states.stop()
                 self._components.transactions.stop()
                 self._components.group_coordinator.stop()
-            if self._startup is not None and self._startup.replication is not None:
+            if self._startup is not None:
                 await self._startup.replication.close()
             await services.reader.stop()
             await services.read_ahead.stop()
             await services.writer.stop()
             if served is not None and shutdown.failure is None:
-                await self.lifecycle.shut_down()
-                broker_epoch = self.lifecycle.broker_epoch
-            if self._startup is not None and self._startup.membership is not None:
+                await served.membership.leave()
+                broker_epoch = served.membership.broker_epoch
+            if self._startup is not None:
                 await self._startup.membership.close()
             await services.flushers.finish()
             # The housekeeper writes checkpoints too: not at the same time.

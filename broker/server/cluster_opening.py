@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.client import AutoCreation, ControllerClient
+from broker.controller.broker_changes import FoundLogs
+from broker.controller.client import AutoCreation
+from broker.controller.cluster_requests import ClusterRequests, ClusterSettings
+from broker.controller.local_channel import LocalChannel
 from broker.controller.local_controller import LocalController
 from broker.logs.loading import Stopped
-from broker.metadata.broker_state import BrokerState
+from broker.membership.membership import Membership
+from broker.metadata.cache import MetadataCache
 from broker.metadata.image.records import Record
 from broker.metadata.loader import MetadataLoader
-from broker.metadata.producer_ids import AllocateBlock
 from broker.metadata.registration import Registration
 from broker.metrics.sources import MetricSources
 from broker.raft.client import RaftClient
@@ -23,7 +26,6 @@ from broker.raft.single_voter_log import SingleVoterLog
 from broker.request.node import Endpoint, Node
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown
-from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
@@ -44,8 +46,9 @@ class OpenedCluster(NamedTuple):
     node: Node
     raft: RaftClient
     auto_creation: AutoCreation
-    allocate_producer_ids: AllocateBlock
-    controller: ControllerClient | None = None
+    controllers: ClusterMembership | None = None
+    """The controllers where they are other nodes; else the next two are there."""
+    controller: LocalController | None = None
     metadata_log: SingleVoterLog | None = None
     controller_listener: ControllerListener | None = None
 
@@ -58,11 +61,12 @@ class ClusterOpening:
         settings: BrokerSettings,
         services: Services,
         *,
+        metadata: MetadataCache,
         endpoints: tuple[Listener, ...],
         controller_endpoint: Listener,
         opened_controller_endpoints: tuple[Listener, ...],
         log_dirs: LogDirs,
-        lifecycle: BrokerLifecycle,
+        begin_recovery: Callable[[], None],
         metric_sources: MetricSources,
         shutdown: Shutdown,
         connector: Connector | None,
@@ -70,17 +74,38 @@ class ClusterOpening:
         """The arguments are those of `broker.server.startup.Startup`."""
         self._settings = settings
         self._services = services
+        self._metadata = metadata
         self._endpoints = endpoints
         self._controller_endpoint = controller_endpoint
         self._opened_controller_endpoints = opened_controller_endpoints
         self._log_dirs = log_dirs
-        self._lifecycle = lifecycle
+        self._begin_recovery = begin_recovery
         self._metric_sources = metric_sources
         self._shutdown = shutdown
         self._connector = connector
         self._was_clean = False
-        self.membership: ClusterMembership | None = None
-        """Made by `join`, and closed by the caller, also where `join` raises."""
+        self._requests: ClusterRequests | None = None
+        self._controllers = self._make_controllers() if settings.is_member else None
+        self.membership: Membership = self._controllers or Membership(
+            settings, clock=services.clock, chance=self._chance, shutdown=shutdown
+        )
+        """Closed by the caller, also where `join` or `register` raises."""
+
+    def _chance(self) -> float:
+        return self._services.ids.uuid()[0] / 0xFF
+
+    def _make_controllers(self) -> ClusterMembership:
+        from broker.membership.cluster_membership import ClusterMembership
+        from broker.peers.connector import TcpConnector
+
+        clock = self._services.clock
+        return ClusterMembership(
+            self._settings,
+            connector=self._connector or TcpConnector(clock),
+            clock=clock,
+            chance=self._chance,
+            shutdown=self._shutdown,
+        )
 
     async def open(self, loader: MetadataLoader) -> OpenedCluster:
         """Open the metadata log in this process, whose controller decides.
@@ -93,36 +118,40 @@ class ClusterOpening:
         self._log_dirs.complete_ids(self._services.ids, self._date())
         controller = LocalController(metadata_log, loader, ids=self._services.ids, settings=self._settings)
         self._metric_sources.controller = controller
+        settings = self._settings
+        requests = self._requests = ClusterRequests(
+            controller,
+            cluster_id=node.cluster_id,
+            clock=self._services.clock,
+            settings=ClusterSettings(
+                rebalances_leaders=settings.auto_leader_rebalance_enable,
+                rebalance_interval_ms=settings.leader_imbalance_check_interval_seconds * 1000,
+            ),
+            others_can_join=bool(self._opened_controller_endpoints),
+        )
         return OpenedCluster(
             node=node,
             raft=metadata_log,
             auto_creation=controller,
-            allocate_producer_ids=controller.allocate_producer_ids,
             controller=controller,
             metadata_log=metadata_log,
-            controller_listener=self._make_controller_listener(metadata_log, controller, node.cluster_id),
+            controller_listener=self._make_controller_listener(metadata_log, requests, node.cluster_id),
         )
 
     def _make_controller_listener(
-        self, metadata_log: SingleVoterLog, controller: LocalController, cluster_id: str
+        self, metadata_log: SingleVoterLog, requests: ClusterRequests, cluster_id: str
     ) -> ControllerListener | None:
         if not self._opened_controller_endpoints:
             return None
-        from broker.controller.cluster_requests import ClusterSettings
         from broker.server.controller_listener import ControllerListener
 
-        settings = self._settings
         listener = ControllerListener(
             metadata_log,
-            controller,
+            requests,
             services=self._services,
             cluster_id=cluster_id,
             endpoints=self._opened_controller_endpoints,
-            settings=ClusterSettings(
-                session_timeout_ms=settings.broker_session_timeout_ms,
-                rebalances_leaders=settings.auto_leader_rebalance_enable,
-                rebalance_interval_ms=settings.leader_imbalance_check_interval_seconds * 1000,
-            ),
+            session_timeout_ms=self._settings.broker_session_timeout_ms,
         )
         self._metric_sources.observers = listener.observers
         return listener
@@ -133,22 +162,14 @@ class ClusterOpening:
         The clean-shutdown markers stay until then: a start that the controllers refuse leaves the directories as they
         were. Raises RegistrationRefused, and `Stopped` where a stop was asked for.
         """
-        from broker.membership.cluster_membership import ClusterMembership
-        from broker.peers.connector import TcpConnector
-
-        settings, services, log_dirs = self._settings, self._services, self._log_dirs
-        membership = self.membership = ClusterMembership(
-            settings,
-            connector=self._connector or TcpConnector(services.clock),
-            clock=services.clock,
-            chance=lambda: services.ids.uuid()[0] / 0xFF,
-            shutdown=self._shutdown,
-        )
+        settings, services, log_dirs, membership = self._settings, self._services, self._log_dirs, self._controllers
+        assert membership is not None, "the controllers are other nodes"
         is_new = log_dirs.is_new and settings.ottla_cluster_id is None
         node = self._identify(await membership.find_cluster_id() if is_new else None)
         log_dirs.complete_ids(services.ids, self._date())
-        membership.begin(
-            self._registration(),
+        registration = self._registration()
+        membership.join(
+            registration._replace(directories=sorted(registration.directories)),  # as Kafka does
             cluster_id=node.cluster_id,
             previous_broker_epoch=log_dirs.last_broker_epoch,
             listener=loader,
@@ -156,21 +177,20 @@ class ClusterOpening:
         self._metric_sources.membership = membership
         self._metric_sources.channels.update(membership.channels)
         self._metric_sources.on_period.append(membership.quorum.rotate)
-        await membership.caught_up()
+        await membership.registered()
         if self._shutdown.asked.is_set():
             raise Stopped
-        self._lifecycle.become_member(membership)
         self._begin_loading()
         return OpenedCluster(
             node=node,
             raft=membership.raft,
-            auto_creation=membership.requests,
-            allocate_producer_ids=membership.requests.allocate_producer_ids,
+            auto_creation=membership.topics,
+            controllers=membership,
         )
 
     def _begin_loading(self) -> None:
         self._was_clean = self._log_dirs.begin_loading()
-        self._lifecycle.state = BrokerState.RECOVERY
+        self._begin_recovery()
 
     def _identify(self, cluster_id: str | None = None) -> Node:
         now_ms = self._services.clock.now_ms()
@@ -219,23 +239,46 @@ class ClusterOpening:
             cordoned=self._log_dirs.cordoned_ids,
         )
 
-    async def register(self, controller: ControllerClient, logs: LogManager) -> None:
-        """Register, and lead the partitions. The usable directories are known only once the logs are loaded."""
-        found = {
-            log.topic_partition: directory_id
-            for directory_id, directory in self._log_dirs.by_id.items()
-            for log in logs.in_directory(directory)
-        }
+    async def register(self, controller: LocalController, cluster_id: str, logs: LogManager) -> None:
+        """Register with the controller in this process, and lead the partitions: what the logs have is known now.
 
-        def bootstrap() -> Sequence[Record]:
-            return read_bootstrap(
-                self._services.files,
-                self._log_dirs.for_metadata.path,
-                min_insync_replicas=self._settings.min_insync_replicas,
+        The broker may lead at once, and its silence is no news: it sends a heartbeat when something has changed. Raises
+        StorageError, or the error that keeps the broker from going on; returns early if a stop was asked for.
+        """
+        assert self._requests is not None, "the metadata log is open"
+        requests, registration = self._requests, self._registration()
+        controller.begin(registration, self._bootstrap)
+        requests.loaded(
+            FoundLogs(
+                {
+                    log.topic_partition: directory_id
+                    for directory_id, directory in self._log_dirs.by_id.items()
+                    for log in logs.in_directory(directory)
+                },
+                was_clean=self._was_clean,
+                is_complete=len(registration.directories) == len(self._log_dirs.for_logs),
+                cordoned=registration.cordoned,
             )
+        )
+        membership = self.membership
+        membership.begin(
+            registration,
+            cluster_id=cluster_id,
+            # The markers say whether the last run stopped cleanly; those of an older Kafka name no epoch.
+            previous_broker_epoch=controller.broker_epoch if self._was_clean else -1,
+            channels=LocalChannel(requests),
+            metadata=self._metadata,
+            heartbeat_interval_ms=None,
+        )
+        membership.member.ready()
+        await self._shutdown.wait_unless(membership.member.unfenced)
 
-        await self._lifecycle.register(
-            controller, self._registration(), bootstrap=bootstrap, was_clean=self._was_clean, found=found
+    def _bootstrap(self) -> Sequence[Record]:
+        """The features and configs of a new cluster."""
+        return read_bootstrap(
+            self._services.files,
+            self._log_dirs.for_metadata.path,
+            min_insync_replicas=self._settings.min_insync_replicas,
         )
 
 

@@ -41,7 +41,7 @@ class ControllerHandlers:
     def brokers(self) -> "ControllerBrokersHandler":
         from broker.handlers.controller_brokers import ControllerBrokersHandler
 
-        return ControllerBrokersHandler(self.controller)
+        return ControllerBrokersHandler(self.controller, self.node.node_id)
 
     @cached_property
     def cluster(self) -> "ControllerClusterHandler":

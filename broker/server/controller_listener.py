@@ -4,12 +4,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from broker.controller.cluster_requests import ClusterRequests, ClusterSettings
-from broker.controller.local_channel import LocalChannel
-from broker.controller.local_controller import LocalController
+from broker.controller.cluster_requests import ClusterRequests
 from broker.dispatch.dispatcher import Dispatcher
 from broker.dispatch.registry import Registry
-from broker.membership.alter_partition import AlterPartitionSender
 from broker.raft.metadata_fetch import MetadataFetches
 from broker.raft.quorum import voters_with_endpoints
 from broker.raft.single_voter_log import SingleVoterLog
@@ -37,12 +34,12 @@ class ControllerListener:
     def __init__(
         self,
         metadata_log: SingleVoterLog,
-        controller: LocalController,
+        requests: ClusterRequests,
         *,
         services: Services,
         cluster_id: str,
         endpoints: Sequence[Listener],
-        settings: ClusterSettings,
+        session_timeout_ms: int,
     ) -> None:
         """``endpoints``: the addresses that other nodes are given, with the ports that are bound.
 
@@ -50,8 +47,8 @@ class ControllerListener:
         """
         self._services = services
         self._endpoints = tuple(endpoints)
-        self._session_timeout_ms = settings.session_timeout_ms
-        self._requests = ClusterRequests(controller, cluster_id=cluster_id, clock=services.clock, settings=settings)
+        self._session_timeout_ms = session_timeout_ms
+        self._requests = requests
         self._node = Node(
             node_id=metadata_log.leader_id,
             cluster_id=cluster_id,
@@ -66,13 +63,6 @@ class ControllerListener:
             purgatory=Purgatory(services.wheel),
             read_ahead=services.read_ahead,
         )
-        self.isrs = AlterPartitionSender(
-            LocalChannel(self._requests),
-            node_id=metadata_log.leader_id,
-            broker_epoch=lambda: controller.broker_epoch,
-            clock=services.clock,
-        )
-        """Has the ISRs of the partitions changed that this node leads. `run` of it is a task of the broker."""
         self.elect_leaders = self._requests.elect_leaders
         """Elects leaders, for clients of the broker of this node."""
         self.observers = self._fetches.observers

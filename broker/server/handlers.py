@@ -100,8 +100,8 @@ class Handlers:
     own_controller: ControllerClient | None
     """None where the controllers are other nodes."""
     auto_creation: AutoCreation
-    membership: "ClusterMembership | None"
-    """Where the controllers are other nodes."""
+    controllers: "ClusterMembership | None"
+    """The controllers where they are other nodes."""
     producer_ids: ProducerIds
     group_coordinators: Groups
     late_transactions: LateParts[TransactionParts]
@@ -130,11 +130,11 @@ class Handlers:
     @cached_property
     def forwarding(self) -> "ForwardingHandler | None":
         """Forwards to controllers elsewhere."""
-        if self.membership is None:
+        if self.controllers is None:
             return None
         from broker.handlers.forwarding import ForwardingHandler
 
-        return ForwardingHandler(self.membership.forwarder)
+        return ForwardingHandler(self.controllers.forwarder)
 
     @cached_property
     def brokers(self) -> Brokers:
@@ -197,14 +197,14 @@ class Handlers:
 
     @cached_property
     def api_versions(self) -> ApiVersionsHandler:
-        membership = self.membership
-        if membership is None:
+        controllers = self.controllers
+        if controllers is None:
             return ApiVersionsHandler(self.metadata_cache, self.raft, self.node)
         return ApiVersionsHandler(
             self.metadata_cache,
             self.raft,
             self.node,
-            controllers_versions=lambda: membership.controllers_versions,
+            controllers_versions=lambda: controllers.controllers_versions,
         )
 
     @cached_property

@@ -7,7 +7,7 @@ log of no records it sets all partitions aside as stray.
 
 from collections.abc import Mapping, Sequence
 
-from broker.controller.directories import RESERVED_IDS
+from broker.metadata.directories import RESERVED_IDS
 from broker.raft.snapshots import list_snapshots
 from config.broker_settings import BrokerSettings
 from storage.checkpoints import META_PROPERTIES, MetaProperties, format_id

@@ -1,14 +1,11 @@
 """BrokerMetadataPublisher: the fixed list of metadata subscribers, which get each new image in this order."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.server.replica_assignment import ReplicaAssignment
-
-if TYPE_CHECKING:
-    from broker.server.broker_replication import BrokerReplication
 
 
 class MetadataSubscriber(Protocol):
@@ -29,11 +26,12 @@ class BrokerMetadataPublisher:
         group_coordinator: GroupCoordinator,
         transactions: MetadataSubscriber,
         share_states: MetadataSubscriber,
-        replication: "BrokerReplication | None" = None,
+        membership: MetadataSubscriber,
+        replication: MetadataSubscriber,
     ) -> None:
         self.subscribers: tuple[MetadataSubscriber, ...] = (
             # New leaders are asked at their new addresses.
-            *(() if replication is None else (replication,)),
+            replication,
             # New logs are made with the settings of now.
             dynamic_config,
             # Coordinators of added and removed partitions are notified by the replica manager, in this step.
@@ -44,6 +42,8 @@ class BrokerMetadataPublisher:
             group_coordinator,
             # The same holds for the states of share groups; what waits for a coordinator of theirs finds the new one.
             share_states,
+            # What a new level has room for is told to the controller, after all that concerns this broker's replicas.
+            membership,
         )
 
     def subscribe(self, subscriber: MetadataSubscriber) -> None:

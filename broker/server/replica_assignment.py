@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from broker.controller.directories import MIGRATING, UNASSIGNED
 from broker.logs.cleaner import LogCleaner
 from broker.logs.removals import LogRemovals
 from broker.logs.replica_moves import ReplicaMoves
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
+from broker.metadata.directories import MIGRATING, UNASSIGNED
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metadata.registration import known_directories

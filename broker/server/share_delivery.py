@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from broker.controller.client import ControllerClient
+from broker.controller.client import AutoCreation
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metrics.sources import MetricSources
@@ -16,22 +15,14 @@ from broker.runtime.purgatory import Purgatory
 from broker.runtime.services import Services
 from broker.runtime.timing_wheel import TimingWheel
 from config.broker_settings import BrokerSettings
-from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.controller.topic_creation import TopicResult
     from broker.coordinators.share.persister import SharePersister
-    from broker.membership.broker_requests import BrokerRequests
     from broker.share.group_configs import ShareGroupConfigs
     from broker.share.remote_letters import RemoteLetters
     from broker.share.sessions import ShareSessions
     from broker.share.share_partitions import SharePartitions
     from broker.share.stats import ShareGroupStats
-
-log = logging.getLogger(__name__)
-
-TOPIC_CREATION_MS = 30_000
-"""How long a dead letter queue may take to be created."""
 
 
 class ShareDelivery:
@@ -45,18 +36,15 @@ class ShareDelivery:
         metadata: MetadataCache,
         config_view: ConfigView,
         persister: Callable[[], SharePersister],
-        controller: ControllerClient | None,
+        auto_creation: AutoCreation,
         sources: MetricSources,
         *,
-        requests: BrokerRequests | None,
         remote_letters: RemoteLetters | None,
     ) -> None:
         """
         Args:
-            settings, services, replicas, metadata, config_view, sources: the broker's.
+            settings, services, replicas, metadata, config_view, auto_creation, sources: the broker's.
             persister: gives what keeps the state of share partitions.
-            controller: the controller in this process; None where the controllers are other nodes.
-            requests: asks controllers that are other nodes; None where the controller is in this process.
             remote_letters: writes dead letters to partitions of other nodes; None where there are no other nodes.
         """
         self._settings = settings
@@ -64,8 +52,7 @@ class ShareDelivery:
         self._replicas = replicas
         self._metadata = metadata
         self._config_view = config_view
-        self._controller = controller
-        self._requests = requests
+        self._auto_creation = auto_creation
         self._remote_letters = remote_letters
         self._get_persister = persister
         self.wheel: TimingWheel = services.wheel
@@ -118,7 +105,7 @@ class ShareDelivery:
                 node_id=self._settings.node_id,
                 remote=self._remote_letters,
                 topic_config=self._config_view.topic_config,
-                create_topic=self._create_topic,
+                create_topic=self._auto_creation.create_topic,
                 clock=services.clock,
                 wheel=services.wheel,
                 stats=self.stats,
@@ -139,20 +126,3 @@ class ShareDelivery:
             on_left=self.partitions.remove_group,
         )
         return made
-
-    def _create_topic(self, name: str, configs: tuple[tuple[str, str], ...], then: Callable[[], None]) -> None:
-        if self._controller is None:
-            assert self._requests is not None, "controllers elsewhere are asked by the membership's requests"
-            self._requests.create_topic(name, configs, then)
-            return
-        from broker.controller.topic_creation import NewTopic
-
-        def created(results: list[TopicResult]) -> None:
-            for result in results:
-                if result.error is not ErrorCode.NONE:
-                    log.error("the dead letter queue %s is not created: %s", name, result.message)
-            then()
-
-        self._controller.create_topics(
-            [NewTopic(name, configs=configs)], timeout_ms=TOPIC_CREATION_MS, validate_only=False, then=created
-        )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.client import AutoCreation, ControllerClient
+from broker.controller.client import AutoCreation
+from broker.controller.local_controller import LocalController
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.fetch.sessions import FetchSessions
 from broker.logs.background_tasks import LogBackgroundTasks
@@ -15,6 +16,7 @@ from broker.logs.loading import LogLoading
 from broker.logs.removals import LogRemovals
 from broker.logs.replica_moves import ReplicaMoves
 from broker.logs.retention_hold import RetentionHold
+from broker.membership.membership import Membership
 from broker.metadata.cache import MetadataCache
 from broker.metadata.configs import ConfigView
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
@@ -26,7 +28,6 @@ from broker.raft.client import RaftClient
 from broker.raft.single_voter_log import SingleVoterLog
 from broker.replication.disk_reserve import DiskReserve
 from broker.replication.log_start_checkpoints import LogStartCheckpoints
-from broker.replication.partition import ALONE
 from broker.replication.replica_manager import ReplicaManager
 from broker.request.node import Node
 from broker.runtime.purgatory import Purgatory
@@ -34,10 +35,11 @@ from broker.runtime.rate import SimpleRate
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown
 from broker.server.cluster_opening import ClusterOpening, log_older_levels
+from broker.server.directory_reports import DirectoryReports
 from broker.server.late_parts import LateParts, ShareStateParts, TransactionParts
-from broker.server.lifecycle import BrokerLifecycle
 from broker.server.log_dirs import LogDirs
 from broker.server.metadata_publisher import BrokerMetadataPublisher
+from broker.server.no_replication import NoReplication
 from broker.server.replica_assignment import ReplicaAssignment
 from config.broker_settings import BrokerSettings
 from config.listeners import Listener
@@ -67,8 +69,11 @@ class ServerComponents(NamedTuple):
     raft: RaftClient
     metadata_log: SingleVoterLog | None
     """None where the controllers are other nodes."""
-    controller: ControllerClient | None
+    controllers: ClusterMembership | None
+    """The controllers where they are other nodes."""
+    controller: LocalController | None
     """None where the controllers are other nodes."""
+    membership: Membership
     auto_creation: AutoCreation
     configs: ConfigView
     dynamic_config: DynamicBrokerConfig
@@ -110,7 +115,7 @@ class Startup:
         controller_endpoint: Listener,
         opened_controller_endpoints: tuple[Listener, ...],
         log_dirs: LogDirs,
-        lifecycle: BrokerLifecycle,
+        begin_recovery: Callable[[], None],
         metric_sources: MetricSources,
         shutdown: Shutdown,
         most_open_files: int,
@@ -125,21 +130,24 @@ class Startup:
         self._opening = ClusterOpening(
             settings,
             services,
+            metadata=metadata,
             endpoints=endpoints,
             controller_endpoint=controller_endpoint,
             opened_controller_endpoints=opened_controller_endpoints,
             log_dirs=log_dirs,
-            lifecycle=lifecycle,
+            begin_recovery=begin_recovery,
             metric_sources=metric_sources,
             shutdown=shutdown,
             connector=connector,
         )
         self._log_dirs = log_dirs
-        self._lifecycle = lifecycle
+        self.membership = self._opening.membership
+        """Closed by the caller."""
+        self._reports = DirectoryReports(settings.node_id, log_dirs, self.membership, metadata, shutdown)
         self._metric_sources = metric_sources
         self._shutdown = shutdown
         self._connector = connector
-        self.replication: BrokerReplication | None = None
+        self.replication: BrokerReplication | NoReplication = NoReplication()
         """Made by `run` where there may be other brokers; closed by the caller."""
         self._logs = LogManager(
             services.files,
@@ -164,11 +172,6 @@ class Startup:
         metric_sources.replicas = self._replicas
         metric_sources.fetch_sessions = self._fetch_sessions
 
-    @property
-    def membership(self) -> ClusterMembership | None:
-        """Made by `run` where the controllers are other nodes; closed by the caller."""
-        return self._opening.membership
-
     async def run(self) -> ServerComponents:
         """Open everything. Raises StorageError, InconsistentMetadata, Malformed; `Stopped` while logs are loaded.
 
@@ -179,22 +182,21 @@ class Startup:
         cluster = await (self._opening.join(loader) if settings.is_member else self._opening.open(loader))
         configs = ConfigView(self._metadata, settings)
         dynamic_config = DynamicBrokerConfig(configs)
-        dynamic_config.subscribe(self._lifecycle.cordon)
+        dynamic_config.subscribe(self._reports.cordon)
         self._logs.producer_id_expiration_ms = dynamic_config.settings.producer_id_expiration_ms
         await self._load_logs(configs)
-        self._lifecycle.report_failed_before()
+        self._reports.report_failed_before()
         if cluster.controller is not None:
-            await self._opening.register(cluster.controller, self._logs)
+            await self._opening.register(cluster.controller, cluster.node.cluster_id, self._logs)
             log_older_levels(self._metadata.image.features.levels)
         removals = LogRemovals(scheduler=services.scheduler, worker=services.housekeeper, replicas=self._replicas)
         log_cleaner = self._make_log_cleaner(dynamic_config.settings, removals)
-        if self.membership is not None:
-            self.replication = self._replicate(self.membership.isr_sender, log_cleaner)
-        elif cluster.controller_listener is not None:
-            self.replication = self._replicate(cluster.controller_listener.isrs, log_cleaner)
-        replica_moves = self._make_replica_moves(configs, removals, log_cleaner, cluster.controller)
+        if settings.is_member or cluster.controller_listener is not None:
+            # There may be other brokers.
+            self.replication = self._replicate(self.membership.alter_isrs(), log_cleaner)
+        replica_moves = self._make_replica_moves(configs, removals, log_cleaner)
         replica_assignment = self._assign_replicas(configs, removals, log_cleaner, replica_moves)
-        producer_ids = ProducerIds(cluster.allocate_producer_ids)
+        producer_ids = ProducerIds(self.membership.producer_ids.allocate)
         share_states = LateParts(
             SHARE_GROUP_STATE, self._replicas, lambda: self._make_share_states(cluster.auto_creation)
         )
@@ -210,6 +212,7 @@ class Startup:
             group_coordinator=group_coordinator,
             transactions=transactions,
             share_states=share_states,
+            membership=self.membership,
             replication=self.replication,
         )
         dynamic_config.read_again()  # the image has changed while logs were loaded, and nothing was published
@@ -221,7 +224,9 @@ class Startup:
             metadata=self._metadata,
             raft=cluster.raft,
             metadata_log=cluster.metadata_log,
+            controllers=cluster.controllers,
             controller=cluster.controller,
+            membership=self.membership,
             auto_creation=cluster.auto_creation,
             configs=configs,
             dynamic_config=dynamic_config,
@@ -257,13 +262,13 @@ class Startup:
                 wheel, purge_interval=settings.delete_records_purgatory_purge_interval_requests
             ),
             on_directory_failed=self._directory_failed,
-            on_partition_removed=self._lifecycle.partition_removed,
+            on_partition_removed=self._reports.partition_removed,
         )
 
     def _directory_failed(self, directory: LogDir, error: StorageError, partitions: Collection[TopicPartition]) -> None:
         if self._metric_sources.replica_moves is not None:
             self._metric_sources.replica_moves.directory_failed(directory)
-        self._lifecycle.directory_failed(directory, error, partitions)
+        self._reports.directory_failed(directory, error, partitions)
 
     async def _load_logs(self, configs: ConfigView) -> None:
         settings, ids = self._settings, self._services.ids
@@ -298,11 +303,8 @@ class Startup:
         for directory, error in self._logs.take_failures():
             self._log_dirs.start_without(directory, error)
 
-    def _make_replica_moves(
-        self, configs: ConfigView, removals: LogRemovals, log_cleaner: LogCleaner, controller: ControllerClient | None
-    ) -> ReplicaMoves:
+    def _make_replica_moves(self, configs: ConfigView, removals: LogRemovals, log_cleaner: LogCleaner) -> ReplicaMoves:
         settings, services = self._settings, self._services
-        requests = None if self.membership is None else self.membership.requests
         moves = self._metric_sources.replica_moves = ReplicaMoves(
             clock=services.clock,
             ids=services.ids,
@@ -316,11 +318,7 @@ class Startup:
             log_cleaner=log_cleaner,
             disk_reserves=self._disk_reserves,
             directory_id=self._log_dirs.id_of,
-            assign=requests.assign_directory
-            if controller is None and requests is not None
-            else None
-            if controller is None
-            else controller.assign_directory,
+            assign=self.membership.directories.assign,
             max_bytes_per_second=lambda: copied_bytes_per_second(configs.broker_texts()),
             rate=SimpleRate(
                 windows=settings.alter_log_dirs_replication_quota_window_num,
@@ -348,9 +346,9 @@ class Startup:
             log_cleaner=log_cleaner,
             replica_moves=replica_moves,
             disk_reserves=self._disk_reserves,
-            view=ALONE if self.replication is None else self.replication.view,
+            view=self.replication.view,
             lag_max_ms=settings.replica_lag_time_max_ms,
-            assign_directory=self._lifecycle.assign_directory,
+            assign_directory=self._reports.assign,
             is_member=settings.is_member,
         )
         assignment.host_all()
@@ -420,7 +418,7 @@ class Startup:
             create_topic=lambda: auto_creation.auto_create([SHARE_GROUP_STATE]),
             later=services.scheduler.once,
             chance=lambda: services.ids.uuid()[0] / 0xFF,
-            remote=None if self.replication is None else self.replication.share_states,
+            remote=self.replication.share_states,
         )
         self._metric_sources.on_period += (coordinator.shares.load_times.rotate, coordinator.stats.write_times.rotate)
         return ShareStateParts(coordinator, persister)
@@ -438,7 +436,7 @@ class Startup:
             replicas=self._replicas,
             metadata=self._metadata,
             later=services.scheduler.once,
-            remote=None if self.replication is None else self.replication.markers,
+            remote=self.replication.markers,
         )
         coordinator = TransactionCoordinator(
             self._settings,
@@ -460,13 +458,14 @@ class Startup:
 
     def _make_verifier(self, coordinator: TransactionCoordinator) -> PartitionVerifier:
         """What says whether a transaction may write to a partition: the coordinator here, or the one that it has."""
-        if self.replication is None:
+        remote = self.replication.verification
+        if remote is None:
             return coordinator
         from broker.coordinators.verification_router import VerificationRouter
 
         return VerificationRouter(
             coordinator,
-            self.replication.verification,
+            remote,
             node_id=self._settings.node_id,
             metadata=self._metadata,
             clock=self._services.clock,

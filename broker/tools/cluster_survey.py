@@ -16,7 +16,6 @@ from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.records import InconsistentMetadata, Record
 from broker.metadata.loader import CommittedBatch, MetadataLoader
 from broker.metadata.registration import RegistrationRefused
-from broker.peers.backoff import Backoff
 from broker.peers.connector import TcpConnector
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.errors import PeerError
@@ -26,6 +25,7 @@ from broker.raft.observer import QuorumObserver
 from broker.raft.remote_quorum import RemoteQuorum
 from broker.raft.single_voter_log import METADATA_PARTITION
 from broker.request.node import NO_NODE
+from broker.runtime.backoff import Backoff
 from broker.runtime.clock import Clock, LoopClock
 from protocol.api_keys import Versions
 from protocol.errors import ErrorCode, described

@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from broker.peers.backoff import Backoff
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
 from broker.peers.errors import PeerError, PeerUnreachable
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
 from broker.peers.versions import NodeVersions
+from broker.runtime.backoff import Backoff
 from broker.runtime.clock import LoopClock
 from broker.security.tls.key_material import Unusable
 from broker.tools.login import LoginConnector

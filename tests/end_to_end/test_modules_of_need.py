@@ -19,6 +19,7 @@ OF_STREAMS_GROUPS = ("broker.coordinators.group.streams.",)
 OF_CONSUMER_GROUPS = ("broker.coordinators.group.consumer.",)
 OF_TRANSACTIONS = ("broker.coordinators.transaction",)
 OF_SECURITY = ("broker.security.",)
+OF_OTHER_BROKERS = ("broker.peers", "broker.membership.remote", "broker.membership.alter", "broker.raft.remote")
 OF_CONTROLLERS_PLANS = ("broker.controller.reassignment", "broker.controller.topic_creation")
 
 
@@ -56,7 +57,7 @@ def produce_and_consume(broker: BrokerProcess, **settings: object) -> None:
 
 def test_a_broker_that_is_ready_has_none_of_them(broker: BrokerProcess) -> None:
     assert imported(broker, *OF_SHARE_GROUPS, *OF_STREAMS_GROUPS, *OF_CONSUMER_GROUPS, *OF_TRANSACTIONS) == []
-    assert imported(broker, *OF_SECURITY, *OF_CONTROLLERS_PLANS) == []
+    assert imported(broker, *OF_SECURITY, *OF_OTHER_BROKERS, *OF_CONTROLLERS_PLANS) == []
 
 
 def test_a_classic_group_brings_no_other_kind_of_groups(broker: BrokerProcess) -> None:

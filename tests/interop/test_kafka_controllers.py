@@ -14,15 +14,14 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.membership.alter_partition import AlterPartitionSender
-from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import ClientRequest, Forwarder
 from broker.membership.member import BrokerMember
+from broker.membership.remote_channel import RemoteChannel
 from broker.metadata.cache import MetadataCache
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage
 from broker.metadata.loader import MetadataLoader
 from broker.metadata.registration import Registration, known_directories
-from broker.peers.backoff import Backoff
 from broker.peers.connector import TcpConnector
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
 from broker.peers.peer import Peer
@@ -32,6 +31,7 @@ from broker.raft.remote_quorum import REQUEST_TIMEOUT_MS, RemoteQuorum
 from broker.replication.isr_alteration import IsrCommitted, IsrOutdated, IsrRefused, Outcome, WantedIsr
 from broker.replication.replica_fetch import Append, BeginAnew, ReplicaFetch, Truncate, append
 from broker.replication.replica_fetcher import FollowedPartition, ReplicaFetcher
+from broker.runtime.backoff import Backoff
 from broker.runtime.clock import LoopClock
 from config.listeners import Listener
 from config.log_config import LogConfig
@@ -127,8 +127,8 @@ class Following:
             chance=random.random,
         )
 
-    def channel(self) -> ControllerChannel:
-        return ControllerChannel(self.quorum, self.make_peer, self.clock, timeout_ms=4_500)
+    def channel(self) -> RemoteChannel:
+        return RemoteChannel(self.quorum, self.make_peer, self.clock, timeout_ms=4_500)
 
     async def created(self, topic: str) -> int:
         """Forward a client's request to create a topic of four partitions. Returns the error code of the answer."""

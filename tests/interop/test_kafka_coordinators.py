@@ -15,13 +15,13 @@ from broker.coordinators.remote_markers import RemoteMarkers
 from broker.coordinators.remote_verification import RemoteVerification
 from broker.coordinators.result import ProducerIdAndEpoch
 from broker.coordinators.transaction.requests import AddPartitions
-from broker.peers.backoff import Backoff
 from broker.peers.connector import TcpConnector
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.nodes import Nodes
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
 from broker.replication.transaction_marker import TransactionMarker
+from broker.runtime.backoff import Backoff
 from broker.runtime.clock import LoopClock
 from dev.apache_kafka import ApacheKafka
 from dev.broker_process import port_below_client_ports

@@ -229,7 +229,7 @@ def _is_ready(broker: SimulatedBroker) -> bool:
 def have_caught_up(brokers: list[SimulatedBroker]) -> bool:
     """Whether every broker is registered for its present run, and every replica in sync since then."""
     for broker in brokers:
-        if broker.server is None or not broker.server.readiness.is_ready or broker.server.lifecycle.broker_epoch < 0:
+        if broker.server is None or not broker.server.readiness.is_ready or broker.server.broker_epoch < 0:
             return False
     controller = brokers[0].server
     assert controller is not None

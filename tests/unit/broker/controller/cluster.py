@@ -1,6 +1,5 @@
 """A controller of several brokers whose metadata log is in memory, and brokers that are their requests only."""
 
-from broker.controller.client import Heartbeat
 from broker.controller.cluster_requests import ClusterRequests, ClusterSettings
 from broker.controller.local_controller import LocalController
 from broker.controller.topic_creation import NewTopic
@@ -18,6 +17,7 @@ from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest, BrokerReg
 from protocol.messages.elections import ElectLeadersRequest
 from protocol.records.cluster_metadata import ConfigRecord, FeatureLevelRecord, decode_record, encode_record
 from tests.support.metadata import Batch
+from tests.support.own_broker import OwnBroker
 from tests.unit.broker.metadata.metadata_node import CLIENTS, CONTROLLERS, CountedIds
 
 CLUSTER_ID = "cluster"
@@ -92,6 +92,7 @@ class Cluster:
         self.requests = ClusterRequests(
             self.controller, cluster_id=CLUSTER_ID, clock=self.clock, settings=ClusterSettings()
         )
+        self.own = OwnBroker(self.controller, self.requests)
         features = [FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)]
         if elr:
             features.append(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
@@ -103,7 +104,7 @@ class Cluster:
 
     def register_own(self, *, bootstrap=(), was_clean):
         """The own broker registers for a new run."""
-        self.controller.register(
+        self.own.start(
             Registration(
                 node_id=OWN,
                 incarnation_id=self.ids.uuid(),
@@ -113,10 +114,8 @@ class Cluster:
                 metadata_directory_id=directory(OWN),
                 directories=[directory(OWN)],
             ),
-            bootstrap=lambda: bootstrap,
+            lambda: bootstrap,
             was_clean=was_clean,
-            found={},
-            then=lambda: None,
         )
 
     @property
@@ -135,7 +134,7 @@ class Cluster:
 
     def own_heartbeat(self, *, wants_shutdown):
         answers = []
-        self.controller.heartbeat(Heartbeat(self.log.end_offset, wants_shutdown=wants_shutdown), answers.append)
+        self.own.send(answers.append, wants_shutdown=wants_shutdown)
         (answer,) = answers
         return answer
 

@@ -9,7 +9,6 @@ from protocol.errors import ErrorCode as E
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest
 from storage.errors import DiskFull
-from storage.topic_partition import TopicPartition
 from tests.unit.broker.controller.cluster import CLUSTER_ID, OWN, Broker, Cluster, directory
 from tests.unit.broker.metadata.metadata_node import MetadataNode
 
@@ -281,7 +280,7 @@ def test_the_own_broker_stops_once_the_others_know_what_has_changed_before():
 
 def failed_directory(cluster):
     cluster.topic("orders", [2, OWN])
-    cluster.controller.directory_failed(directory(OWN), [])
+    cluster.own.send(failed=[directory(OWN)])
 
 
 def being_added(cluster):
@@ -382,22 +381,10 @@ def test_a_failed_directory_of_the_own_broker_gives_its_partitions_to_others():
     cluster.topic("orders", [OWN, 2])
     cluster.topic("own", [OWN])
 
-    cluster.controller.directory_failed(directory(OWN), [])
+    cluster.own.send(failed=[directory(OWN)])
 
     assert cluster.leader_and_isr() == (2, 1, [2])
     assert cluster.leader_and_isr("own") == (-1, 1, [OWN])
-
-
-def test_a_failed_directory_changes_nothing_for_a_partition_that_has_its_replicas_elsewhere_by_now():
-    """The node had the log still, and took the partition from its leader (replicated seed 210000312)."""
-    cluster = Cluster()
-    cluster.broker(2)
-    cluster.topic("orders", [2])
-    before = cluster.leader_and_isr()
-
-    cluster.controller.directory_failed(directory(OWN), [TopicPartition("orders", 0)])
-
-    assert cluster.leader_and_isr() == before == (2, 0, [2])
 
 
 @pytest.fixture
@@ -445,7 +432,7 @@ def test_a_broker_whose_heartbeat_waits_for_the_controllers_disk_is_not_silent()
     cluster = Cluster()
     second, third = cluster.broker(2), cluster.broker(3)
     cluster.log.is_held = True
-    cluster.controller.allocate_producer_ids(lambda _: None)
+    cluster.controller.allocate_producer_ids(OWN, cluster.own_epoch(), lambda _: None)
     heartbeat = BrokerHeartbeatRequest(
         broker_id=2, broker_epoch=second.epoch, current_metadata_offset=second.epoch,
         want_fence=False, want_shut_down=False,
@@ -507,7 +494,7 @@ def test_no_two_brokers_get_the_same_producer_ids():
     own = []
 
     assert producer_ids(cluster, 2, second.epoch) == (E.NONE, 0, 1000)
-    cluster.controller.allocate_producer_ids(own.append)
+    cluster.controller.allocate_producer_ids(OWN, cluster.own_epoch(), own.append)
     assert producer_ids(cluster, 3, third.epoch) == (E.NONE, 2000, 1000)
     assert producer_ids(cluster, 3, third.epoch - 1) == (E.STALE_BROKER_EPOCH, 0, 0)
     assert own == [range(1000, 2000)]
@@ -549,7 +536,7 @@ def test_a_controller_that_no_other_broker_can_reach_counts_on_none():
     cluster.broker(2)
     cluster.topic("orders", [2, OWN])
 
-    cluster.controller.sessions = None
+    cluster.controller.others_can_join = False
     cluster.register_own(was_clean=True)
 
     assert cluster.leader_and_isr() == (OWN, 1, [OWN])

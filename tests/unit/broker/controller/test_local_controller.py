@@ -235,7 +235,7 @@ def test_a_clean_stop_fences_the_node(tmp_path):
 def test_no_producer_id_is_given_twice_even_if_the_node_is_killed(tmp_path):
     node = MetadataNode(tmp_path)
     got = []
-    producer_ids = ProducerIds(node.controller.allocate_producer_ids)
+    producer_ids = ProducerIds(node.allocate_producer_ids)
     producer_ids.assign(got.append, got.append)
     producer_ids.assign(got.append, got.append)
     assert got == []
@@ -243,7 +243,7 @@ def test_no_producer_id_is_given_twice_even_if_the_node_is_killed(tmp_path):
     assert got == [0, 1]
 
     again = MetadataNode(tmp_path)
-    ProducerIds(again.controller.allocate_producer_ids).assign(got.append, got.append)
+    ProducerIds(again.allocate_producer_ids).assign(got.append, got.append)
     again.worker.work()
 
     assert got == [0, 1, 1000]

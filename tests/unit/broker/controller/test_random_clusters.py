@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from broker.controller.directories import is_online
 from broker.metadata.cache import MetadataCache
+from broker.metadata.directories import is_online
 from broker.metadata.loader import MetadataLoader
 from protocol.errors import ErrorCode
 from protocol.records.cluster_metadata import NO_LEADER

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any, NamedTuple
 
-from broker.peers.backoff import Backoff
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.nodes import Nodes
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
+from broker.runtime.backoff import Backoff
 from broker.runtime.manual_clock import ManualClock
 from protocol.api_keys import ApiKey
 from tests.unit.broker.peers.harness import Wire, versions

@@ -14,13 +14,13 @@ from broker.coordinators.remote_verification import RemoteVerification
 from broker.coordinators.transaction_markers import TransactionMarkers
 from broker.coordinators.verification_router import VerificationRouter
 from broker.metadata.image.metadata_image import MetadataDelta
-from broker.peers.backoff import Backoff
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.nodes import Nodes
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
 from broker.replication.in_sync_replicas import FollowerFetch
 from broker.replication.partition import LeaderAndIsr, Partition
+from broker.runtime.backoff import Backoff
 from protocol.api_keys import ApiKey
 from protocol.records.cluster_metadata import PartitionChangeRecord
 from storage.log import Log

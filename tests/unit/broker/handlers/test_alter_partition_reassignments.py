@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.controller.directories import UNASSIGNED
+from broker.metadata.directories import UNASSIGNED
 from dev.serving import every_version, serves
 from protocol.errors import ErrorCode as E
 from protocol.messages.reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse

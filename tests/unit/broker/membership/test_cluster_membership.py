@@ -79,14 +79,14 @@ async def test_a_change_of_an_isr_is_asked_for_again_when_the_controllers_leader
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RemoteQuorum, "leader", leader)
-        membership.begin(
+        membership.join(
             REGISTRATION,
             cluster_id=CLUSTER_ID,
             previous_broker_epoch=-1,
             listener=Mock(spec=RaftListener),
         )
         wanted = WantedIsr(bytes([1] * 16), 0, leader_epoch=3, partition_epoch=4, isr={7: 50})
-        assert membership.isr_sender.submit(wanted, lambda outcome: None)
+        assert membership.alter_isrs().submit(wanted, lambda outcome: None)
         await ask_for_versions()
         (silent,) = network.asked("AlterPartition 3")
 
@@ -114,7 +114,7 @@ async def test_the_metadata_log_is_asked_for_as_long_and_as_often_as_the_setting
         chance=lambda: 0.5,
         shutdown=Shutdown(),
     )
-    membership.begin(
+    membership.join(
         REGISTRATION,
         cluster_id=CLUSTER_ID,
         previous_broker_epoch=-1,

@@ -11,7 +11,7 @@ import pytest
 
 from broker.membership.controller_channel import ControllerChannel
 from broker.membership.forwarder import ClientRequest, Forwarder, ForwardingFailed, NotForwardable
-from broker.peers.backoff import Backoff
+from broker.runtime.backoff import Backoff
 from broker.runtime.manual_clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from broker.membership.controller_channel import ControllerChannel
 from broker.membership.features import UnsupportedFeatures, check_features
 from broker.membership.member import BrokerMember
+from broker.membership.remote_channel import RemoteChannel
 from broker.metadata.registration import SUPPORTED_FEATURES, Registration, RegistrationRefused
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.errors import PeerUnreachable
@@ -115,7 +115,7 @@ class Joining:
             REGISTRATION,
             cluster_id="QT2GTK3kRjSc1VXmyAl4iw",
             previous_broker_epoch=previous_broker_epoch,
-            channel=ControllerChannel(
+            channel=RemoteChannel(
                 cast(RemoteQuorum, quorum),
                 lambda endpoint: cast(Peer, _Peer(controllers, endpoint)),
                 self.clock,
@@ -165,7 +165,7 @@ def test_it_registers_with_what_it_is_and_is_fenced_until_it_is_ready() -> None:
             ("PLAINTEXT", "ottla-7", 9092, 0),
             ("INTERNAL", "ottla-7", 9094, 0),
         ]
-        assert request.log_dirs == sorted(DIRECTORIES)
+        assert request.log_dirs == DIRECTORIES
         features = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
         assert features == SUPPORTED_FEATURES
         assert one.member.broker_epoch == 50
@@ -308,7 +308,7 @@ def test_it_registers_again_once_the_clusters_level_has_log_directories() -> Non
         one.known_directories = []  # metadata.version 17
         await one.until(lambda: len(controllers.registrations) == 2)
         first, again = controllers.registrations
-        assert (again.incarnation_id, again.log_dirs) == (first.incarnation_id, sorted(DIRECTORIES))
+        assert (again.incarnation_id, again.log_dirs) == (first.incarnation_id, DIRECTORIES)
         assert again.previous_broker_epoch == 50
         assert not one.member.is_fenced, "it is the same run: the controllers leave it unfenced"
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from broker.controller.client import Heartbeat
+from broker.controller.cluster_requests import ClusterRequests
 from broker.controller.local_controller import LocalController
 from broker.metadata.cache import MetadataCache
 from broker.metadata.loader import MetadataLoader
@@ -17,6 +17,7 @@ from config.release_versions import NEWEST
 from storage.checkpoints import read_meta_properties
 from storage.errors import StorageError
 from storage.files import FileSystem
+from tests.support.own_broker import OwnBroker
 
 CLIENTS = Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)
 CONTROLLERS = Listener(name="CONTROLLER", host="127.0.0.1", port=9093)
@@ -24,7 +25,7 @@ CONTROLLERS = Listener(name="CONTROLLER", host="127.0.0.1", port=9093)
 
 class CountedIds:
     def __init__(self):
-        self.count = 0
+        self.count = 1_000  # lower numbers are no ids of directories
 
     def uuid(self):
         self.count += 1
@@ -97,6 +98,9 @@ class MetadataNode:
         self.deltas = []
         self.loader.publish_to(lambda delta, image: self.deltas.append(delta))
         self.controller = LocalController(self.log, self.loader, ids=self.ids, settings=self.settings)
+        self.ids.count += 1_000 * self.log.end_offset  # no run has the incarnation of another
+        self.requests = ClusterRequests(self.controller, cluster_id="", clock=self.clock, others_can_join=False)
+        self.own = OwnBroker(self.controller, self.requests)
         if registers:
             self.register(was_clean=was_clean)
 
@@ -106,7 +110,7 @@ class MetadataNode:
         return self.metadata.image
 
     def register(self, *, was_clean):
-        self.controller.register(
+        self.own.start(
             Registration(
                 node_id=self.settings.node_id,
                 incarnation_id=self.ids.uuid(),
@@ -116,10 +120,8 @@ class MetadataNode:
                 metadata_directory_id=self.directory_id,
                 directories=[self.directory_id],
             ),
-            bootstrap=lambda: read_bootstrap(self.files, self.directory),
+            lambda: read_bootstrap(self.files, self.directory),
             was_clean=was_clean,
-            found={},
-            then=lambda: None,
         )
         self.worker.work()
         self.deltas.clear()
@@ -135,7 +137,10 @@ class MetadataNode:
         self.controller.delete_topics(topics, timeout_ms=timeout_ms, then=answers.extend)
         return answers
 
+    def allocate_producer_ids(self, then, failed):
+        self.controller.allocate_producer_ids(self.controller.node_id, self.controller.broker_epoch, then)
+
     def stop(self):
-        self.controller.heartbeat(Heartbeat(self.image.end_offset, wants_shutdown=True), lambda answer: None)
+        self.own.send(wants_shutdown=True)
         self.worker.work()
         self.log.close()

@@ -15,7 +15,7 @@ class Blocks:
         self.asked = []
         self.given = 0
 
-    def __call__(self, then):
+    def __call__(self, then, failed):
         self.asked.append(then)
 
     def give(self):
@@ -80,10 +80,11 @@ def test_those_who_wait_are_served_in_their_order_when_the_block_comes():
 def test_without_room_for_a_block_whoever_waits_is_told_and_the_next_one_may_have_more_luck():
     blocks, got, told = Blocks(), [], []
 
-    def allocate(then):
+    def allocate(then, failed):
         if not blocks.given and not told:
-            raise DiskFull("no room")
-        blocks(then)
+            failed(DiskFull("no room"))
+        else:
+            blocks(then, failed)
 
     producer_ids = ProducerIds(allocate)
     producer_ids.assign(got.append, told.append)
@@ -99,10 +100,11 @@ def test_a_block_that_is_not_needed_yet_fails_nobody():
     blocks, got = Blocks(), []
     has_room = True
 
-    def allocate(then):
-        if not has_room:
-            raise DiskFull("no room")
-        blocks(then)
+    def allocate(then, failed):
+        if has_room:
+            blocks(then, failed)
+        else:
+            failed(DiskFull("no room"))
 
     producer_ids = ProducerIds(allocate)
     producer_ids.assign(got.append, fails)

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from broker.peers.backoff import Backoff
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
+from broker.runtime.backoff import Backoff
 from broker.runtime.manual_clock import ManualClock
 from protocol.api_keys import ApiKey
 from protocol.codec import decode

@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.peers.backoff import Backoff
 from broker.peers.endpoint import PeerEndpoint
 from broker.peers.errors import PeerUnreachable
 from broker.peers.nodes import Nodes
 from broker.peers.peer import Peer
+from broker.runtime.backoff import Backoff
 from tests.unit.broker.peers.harness import REQUEST_TIMEOUT_MS, PeerHarness, by_hand, fetched, peer
 
 

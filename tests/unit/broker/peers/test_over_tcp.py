@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from broker.peers.answer_buffer import HEAD_BYTES
-from broker.peers.backoff import Backoff
 from broker.peers.connector import TcpConnector
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
 from broker.peers.errors import PeerTimedOut, PeerUnreachable
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
+from broker.runtime.backoff import Backoff
 from broker.runtime.clock import Clock, LoopClock
 from broker.runtime.manual_clock import ManualClock
 from dev.broker_process import REPOSITORY

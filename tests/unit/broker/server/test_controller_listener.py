@@ -282,6 +282,24 @@ def test_a_broker_of_an_old_epoch_is_told_so_in_each_answer(broker: InProcessBro
             assert member.client.ask(request, version).error_code == E.STALE_BROKER_EPOCH, request
 
 
+def test_over_the_wire_nobody_is_the_controllers_own_broker(broker: InProcessBroker) -> None:
+    other = Member(broker, node_id=1)
+    own = broker.server.components.metadata.image.cluster.brokers[1]
+
+    for incarnation in (1, int.from_bytes(own.incarnation_id, "big")):
+        assert other.register(incarnation=incarnation).error_code == E.DUPLICATE_BROKER_REGISTRATION
+    other.epoch = own.broker_epoch
+    assert other.heartbeat(want_shut_down=True).error_code == E.STALE_BROKER_EPOCH
+    epoch = {"broker_id": 1, "broker_epoch": own.broker_epoch}
+    for request, version in (
+        (AlterPartitionRequest(topics=[], **epoch), 3),
+        (AllocateProducerIdsRequest(**epoch), 0),
+        (AssignReplicasToDirsRequest(directories=[], **epoch), 0),
+    ):
+        assert other.client.ask(request, version).error_code == E.STALE_BROKER_EPOCH
+    assert broker.server.components.metadata.image.cluster.brokers[1] == own
+
+
 def test_blocks_of_producer_ids_are_given_once(broker: InProcessBroker) -> None:
     member = Member(broker)
     member.register()

@@ -10,13 +10,13 @@ import pytest
 
 from broker.metadata.cache import MetadataCache
 from broker.metadata.loader import MetadataLoader
-from broker.peers.backoff import Backoff
 from broker.peers.connector import TcpConnector
 from broker.peers.endpoint import UNKNOWN_ID, PeerEndpoint
 from broker.peers.peer import Peer
 from broker.peers.stats import PeerStats
 from broker.raft.observer import QuorumObserver
 from broker.raft.remote_quorum import REQUEST_TIMEOUT_MS, RemoteQuorum
+from broker.runtime.backoff import Backoff
 from tests.support.broker import PATIENCE_S, WITH_CONTROLLER_LISTENER, InProcessBroker
 from tests.unit.broker.server.controller_clients import DIRECTORY, metadata_quorum
 

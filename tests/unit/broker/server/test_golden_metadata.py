@@ -18,10 +18,10 @@ from typing import Any, Final
 import pytest
 
 from broker.controller.local_controller import LocalController
+from broker.membership.member import FULL_DISK_RETRY_MS
 from broker.raft.batches import decode_batches
 from broker.replication.partition import Partition
 from broker.server.broker_server import CannotStart
-from broker.server.lifecycle import RETRY_MS
 from config.resources import ConfigResource
 from protocol.errors import ErrorCode as E
 from protocol.messages.configs import IncrementalAlterConfigsRequest
@@ -220,7 +220,7 @@ def full_disk_at_a_report(directory: Path, release: str) -> None:
         node.faulty.fail("write", errno.ENOSPC, suffix=METADATA, after=1)
         node.configure(ConfigResource.BROKER, "1", "cordoned.log.dirs", str(node.a))
         node.settle()
-        node.advance(RETRY_MS)
+        node.advance(FULL_DISK_RETRY_MS)
         lost = next(index for index in (0, 1) if str(node.b) in node.log("orders", index).directory)
         node.faulty.fail("write", errno.EIO, suffix=f"b/orders-{lost}/00000000000000000000.log")
         node.faulty.fail("write", errno.ENOSPC, suffix=METADATA)
@@ -256,7 +256,6 @@ def adopted_with_a_listener(directory: Path, release: str) -> None:
         _name_two_more(node, stopped=(3,))
         controller = node.server.components.controller
         assert isinstance(controller, LocalController)
-        assert controller.sessions is not None
         controller.sessions.begin(2, 102, node.clock.monotonic_ms())
         node.until(lambda: node.server.metadata.image.cluster.brokers[2].fenced)
         node.restart()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller.directories import UNASSIGNED
+from broker.metadata.directories import UNASSIGNED
 from broker.metadata.image.topics import PartitionImage
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager

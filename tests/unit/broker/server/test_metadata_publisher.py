@@ -1,8 +1,10 @@
 """BrokerMetadataPublisher: the order of its subscribers, and that answers come after all of them."""
 
 from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.membership.membership import Membership
 from broker.metadata.dynamic_broker_config import DynamicBrokerConfig
 from broker.server.late_parts import LateParts
+from broker.server.no_replication import NoReplication
 from broker.server.quota_enforcement import QuotaEnforcement
 from broker.server.replica_assignment import ReplicaAssignment
 from tests.support.broker import InProcessBroker
@@ -13,11 +15,13 @@ def test_settings_come_first_then_replicas_transactions_groups_and_quotas(
 ) -> None:
     subscribers = broker.server.components.publisher.subscribers
     assert [type(subscriber) for subscriber in subscribers] == [
+        NoReplication,
         DynamicBrokerConfig,
         ReplicaAssignment,
         LateParts,  # of transactions
         GroupCoordinator,
         LateParts,  # of share groups
+        Membership,
         QuotaEnforcement,
     ]
 
@@ -41,10 +45,12 @@ def test_every_subscriber_has_heard_of_a_topic_before_its_creation_is_answered(b
     broker.create_topic("orders")
 
     assert heard == [
+        "NoReplication",
         "DynamicBrokerConfig",
         "ReplicaAssignment",
         "LateParts",
         "GroupCoordinator",
         "LateParts",
+        "Membership",
         "QuotaEnforcement",
     ]

@@ -10,6 +10,8 @@ from broker.runtime.clock import SystemIds
 from broker.server.broker_server import CannotStart
 from config.listeners import Listener
 from config.release_versions import NEWEST, RELEASE_VERSIONS, ReleaseVersion, read_release_version
+from protocol.errors import ErrorCode as E
+from protocol.messages.features import UpdateFeaturesRequest
 from storage.files import FileSystem
 from tests.support.broker import InProcessBroker, running_broker
 
@@ -51,6 +53,21 @@ def test_a_directory_with_other_levels_is_refused_and_stays_as_it_is(tmp_path: P
     older = read_release_version("4.3")
     assert older is not None
     assert levels(tmp_path) == older.levels
+
+
+def test_a_level_that_has_log_directories_is_told_of_them(tmp_path: Path) -> None:
+    with running_broker(tmp_path, ottla_release_version="3.6") as broker:
+        before = broker.server.metadata.image.cluster.brokers[1]
+        assert before.log_dirs == []
+        update = UpdateFeaturesRequest.FeatureUpdate(feature="metadata.version", max_version_level=25, upgrade_type=1)
+        assert broker.ask(UpdateFeaturesRequest(feature_updates=[update]), 2).error_code == E.NONE
+        broker.wait_until(lambda: bool(broker.server.metadata.image.cluster.brokers[1].log_dirs))
+
+        after = broker.server.metadata.image.cluster.brokers[1]
+        assert after.log_dirs == [*broker.server.log_dirs.by_id]
+        assert (after.broker_epoch, after.fenced) == (before.broker_epoch, False)
+        broker.create_topic("orders")
+        broker.produce("orders", b"value")
 
 
 def files_of(directory: Path) -> dict[Path, bytes]:

@@ -303,7 +303,7 @@ def test_a_member_has_the_controllers_create_the_queue(tmp_path: Path) -> None:
         requests = Requests()
         delivery = broker.server.share_delivery
         assert delivery is not None
-        delivery._controller, delivery._requests = None, cast(Any, requests)
+        delivery._auto_creation = cast(Any, requests)
         keep_states_in_memory(broker)
         topic_id = broker.create_topic("jobs")
         configure(broker, ConfigResource.GROUP, "workers", "share.auto.offset.reset", "earliest")

@@ -198,7 +198,7 @@ def test_every_record_is_taken_along_but_the_registration_of_the_nodes_own_contr
 
 
 def test_the_records_behind_a_snapshot_count(tmp_path: Path, target: Path) -> None:
-    settings = {"metadata_log_max_record_bytes_between_snapshots": 600}
+    settings = {"metadata_log_max_record_bytes_between_snapshots": 700}
     with running_broker(tmp_path / "data", **settings) as broker:
         broker.create_topic("before", 3)
         broker.wait_until(lambda: len(list_snapshots(FileSystem(), str(tmp_path / "data" / METADATA))) > 1)

@@ -1,6 +1,6 @@
 """The pauses between attempts."""
 
-from broker.peers.backoff import Backoff
+from broker.runtime.backoff import Backoff
 
 
 def pauses(backoff: Backoff, count: int) -> list[int]:
