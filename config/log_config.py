@@ -73,6 +73,13 @@ class LogConfig(Settings):
         """Whether old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
+    def required_in_sync(self, replicas: int) -> int:
+        """How many of so many replicas must be in sync for a record to be committed, by ``min.insync.replicas``.
+
+        Never more than there are: Kafka 4.4.0 takes acks=all for a topic of one replica whatever the setting.
+        """
+        return min(self.min_insync_replicas, replicas)
+
     def with_overrides(self, overrides: Mapping[str, str]) -> "LogConfig":
         """These values with a topic's own put over them, as texts under Kafka's names.
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from broker.metadata.configs import ConfigView
 from broker.metadata.directories import LOST, MIGRATING, UNASSIGNED, is_online
+from broker.metadata.image.cluster import is_active
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from config.log_config import LogConfig
@@ -68,11 +69,11 @@ class ClusterView:
         return self.image.cluster.brokers.get(broker_id)
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether the broker is registered, unfenced, and does not shut down: it may be in sync and lead."""
+        """Whether the broker is registered and active: it may be in sync and lead."""
         broker = self.image.cluster.brokers.get(broker_id)
         if broker is None or broker_id == self._leaving:
             return False
-        return broker_id == self._arriving or not (broker.fenced or broker.in_controlled_shutdown)
+        return broker_id == self._arriving or is_active(broker)
 
     def is_alone(self, partition: PartitionImage) -> bool:
         """Whether the controller's own broker has the only replica that counts: while it is away, nobody takes over.
@@ -101,7 +102,7 @@ class ClusterView:
     def min_isr(self, topic: TopicImage) -> int:
         """How many replicas must be in sync for a record to be committed: ``min.insync.replicas``, or all replicas."""
         replicas = len(topic.partitions[0].replicas) if topic.partitions else 1
-        return min(self._config(topic.name).min_insync_replicas, replicas)
+        return self._config(topic.name).required_in_sync(replicas)
 
     def allows_unclean_leaders(self, topic: TopicImage) -> bool:
         """Whether a replica out of sync may lead where no other can (``unclean.leader.election.enable``)."""

@@ -12,6 +12,7 @@ from broker.metadata.directories import (
     MIGRATING,
     UNASSIGNED,
 )
+from broker.metadata.image.cluster import is_active
 from broker.metadata.image.metadata_image import MetadataImage
 from broker.metadata.image.topics import PartitionImage
 from broker.metadata.record_versions import CORDONED_SINCE, DIRECTORIES_SINCE
@@ -61,7 +62,7 @@ class Placement:
         self._chance = chance
         this = image.cluster.brokers.get(broker_id)
         self._rack = None if this is None else this.rack
-        self._is_stopping = bool(others) and this is not None and (this.fenced or this.in_controlled_shutdown)
+        self._is_stopping = bool(others) and this is not None and not is_active(this)
         # The image of a cluster that is being formatted has no metadata.version yet.
         self._has_directories = not 0 < image.features.metadata_version < DIRECTORIES_SINCE
         self._placer: StripedPlacer | None = None
@@ -139,7 +140,7 @@ class Placement:
         if broker_id == self.broker_id:
             return not self._is_stopping
         other = self._others.get(broker_id)
-        return other is not None and not (other.fenced or other.in_controlled_shutdown)
+        return other is not None and is_active(other)
 
     def _usable_brokers(self) -> list[UsableBroker]:
         """All brokers but those that shut down, or take no new replica in any of their directories (KIP-1066)."""

@@ -22,8 +22,7 @@ class EndOffsets:
 
     def find(self, place: TopicPartition, then: EndOffsetReply) -> None:
         """Call ``then`` with the high watermark, or why it is not known; perhaps before this returns."""
-        topic = self._source.image.topics.by_name.get(place.topic)
-        partition = None if topic is None else topic.partition(place.partition)
+        partition = self._source.image.topics.partition(*place)
         if partition is None:
             then(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_OFFSET)
         elif partition.leader == self._node_id:

@@ -145,8 +145,7 @@ class TransactionMarkers:
 
     def _leadership_of(self, partition: TopicPartition) -> _Leadership | None:
         """Which broker leads the partition; None if there is no such partition."""
-        topic = self._metadata.image.topics.by_name.get(partition.topic)
-        found = None if topic is None else topic.partition(partition.partition)
+        found = self._metadata.image.topics.partition(*partition)
         return None if found is None else _Leadership(found.leader, found.leader_epoch)
 
     def _leader_of(self, partition: TopicPartition) -> int | None:

@@ -34,10 +34,8 @@ def find_partition(replicas: ReplicaManager, metadata: ImageSource, topic: str, 
     partition = replicas.find(topic, index)
     if partition is not None:
         return partition
-    if not replicas.is_offline(topic, index):
-        known = metadata.image.topics.by_name.get(topic)
-        if known is not None and known.partition(index) is not None:
-            raise NotLeaderOrFollower(f"this node has no replica of {topic}-{index}")
+    if not replicas.is_offline(topic, index) and metadata.image.topics.partition(topic, index) is not None:
+        raise NotLeaderOrFollower(f"this node has no replica of {topic}-{index}")
     return replicas.partition(topic, index)
 
 
@@ -94,8 +92,7 @@ class PartitionLookup:
         if hosted is not None:
             leader, epoch = hosted.leader, hosted.leader_epoch
         else:
-            known = self._metadata.image.topics.by_name.get(topic)
-            partition = None if known is None else known.partition(index)
+            partition = self._metadata.image.topics.partition(topic, index)
             if partition is not None:
                 leader, epoch = partition.leader, partition.leader_epoch
         broker = self._brokers.on(listener).find_alive(leader)

@@ -151,8 +151,7 @@ class TransactionsHandler:
             partition.topic in INTERNAL_TOPICS or not context.may(Operation.WRITE, ResourceType.TOPIC, partition.topic)
         ):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        topic = self._metadata.image.topics.by_name.get(partition.topic)
-        if topic is None or topic.partition(partition.partition) is None:
+        if self._metadata.image.topics.partition(*partition) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NONE
 

@@ -94,7 +94,7 @@ def is_under_replicated(partition: Partition) -> bool:
 
 def min_isr(partition: Partition) -> int:
     """How many replicas must be in sync, at most as many as the partition has."""
-    return min(partition.log.config.min_insync_replicas, len(partition.replicas))
+    return partition.log.config.required_in_sync(len(partition.replicas))
 
 
 def is_under_min_isr(partition: Partition) -> bool:

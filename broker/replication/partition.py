@@ -333,14 +333,10 @@ class Partition:
         )
 
     def check_append(self, *, by_all: bool) -> None:
-        """Raise unless this node leads, and with ``by_all`` enough replicas are in sync (``min.insync.replicas``).
-
-        The demand is capped by the number of replicas, as Kafka 4.4.0 does it: a topic of one replica takes acks=all
-        whatever the setting.
-        """
+        """Raise unless this node leads, and with ``by_all`` enough replicas are in sync (``min.insync.replicas``)."""
         self.check_leadership()
         if by_all and not self.has_enough_in_sync:
-            needed = min(self.log.config.min_insync_replicas, len(self.replicas))
+            needed = self.log.config.required_in_sync(len(self.replicas))
             raise NotEnoughReplicas(
                 f"{self.topic_partition} has {len(self.in_sync_replicas)} of {needed} replicas in sync"
             )
@@ -349,7 +345,7 @@ class Partition:
     def has_enough_in_sync(self) -> bool:
         """Whether as many replicas are in sync as ``min.insync.replicas`` demands."""
         in_sync, replicas = len(self.in_sync_replicas), len(self.replicas)
-        return in_sync >= replicas or in_sync >= min(self.log.config.min_insync_replicas, replicas)
+        return in_sync >= replicas or in_sync >= self.log.config.required_in_sync(replicas)
 
     def advance_high_watermark(self) -> bool:
         """Set the high watermark to what all replicas in sync have, where this node knows that; True if it moved."""

@@ -2,6 +2,7 @@
 
 from broker.metadata.brokers import endpoint_of
 from broker.metadata.cache import MetadataCache
+from broker.metadata.image.cluster import is_active
 from broker.peers.endpoint import PeerEndpoint
 
 
@@ -22,12 +23,7 @@ class BrokerClusterView:
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
         """Part of `ClusterView`."""
         broker = self._metadata.image.cluster.brokers.get(broker_id)
-        return (
-            broker is not None
-            and not broker.fenced
-            and not broker.in_controlled_shutdown
-            and broker_epoch in (-1, broker.broker_epoch)
-        )
+        return broker is not None and is_active(broker) and broker_epoch in (-1, broker.broker_epoch)
 
     def is_outdated(self, broker_id: int, broker_epoch: int) -> bool:
         """Part of `ClusterView`."""

@@ -78,8 +78,7 @@ class TransactionCheck:
             return
         by_producer = {transaction.producer_id: transaction for transaction in self._by_id.values()}
         for found in self._found:
-            topic = image.topics.by_name.get(found.place.topic)
-            partition = None if topic is None else topic.partition(found.place.partition)
+            partition = image.topics.partition(*found.place)
             if partition is None or partition.replicas != (node_id,):
                 continue
             known = by_producer.get(found.transaction.producer_id)

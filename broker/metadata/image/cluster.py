@@ -16,6 +16,11 @@ from protocol.records.cluster_metadata import (
 )
 
 
+def is_active(broker: RegisterBrokerRecord) -> bool:
+    """Whether a registered broker is unfenced and does not shut down: it may be in sync and lead."""
+    return not (broker.fenced or broker.in_controlled_shutdown)
+
+
 class ClusterImage(NamedTuple):
     """Registrations. Readers change nothing in its maps."""
 

@@ -112,6 +112,11 @@ class TopicsImage(NamedTuple):
             raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
         return topic
 
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        """The partition; None if there is no such topic, or no such partition."""
+        found = self.by_name.get(topic)
+        return None if found is None else found.partition(index)
+
     def records(self) -> Iterator[Record]:
         """The records that add up to this image."""
         for topic in self.by_name.values():
