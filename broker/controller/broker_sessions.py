@@ -15,7 +15,7 @@ from enum import Enum, auto
 from protocol.records.cluster_metadata import RegisterBrokerRecord
 
 
-class BrokerState(Enum):
+class BrokerControlState(Enum):
     """A broker's state as the controller sees it."""
 
     FENCED = auto()
@@ -27,22 +27,22 @@ class BrokerState(Enum):
     """It is fenced and may stop."""
 
 
-def state_of(broker: RegisterBrokerRecord) -> BrokerState:
+def state_of(broker: RegisterBrokerRecord) -> BrokerControlState:
     """The state that is in the broker's registration."""
     if broker.fenced:
-        return BrokerState.FENCED
-    return BrokerState.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else BrokerState.UNFENCED
+        return BrokerControlState.FENCED
+    return BrokerControlState.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else BrokerControlState.UNFENCED
 
 
 def next_state(
-    state: BrokerState,
+    state: BrokerControlState,
     *,
     wants_fence: bool,
     wants_shutdown: bool,
     is_caught_up: bool,
     leads_anything: Callable[[], bool],
     is_shutdown_known: Callable[[], bool],
-) -> BrokerState:
+) -> BrokerControlState:
     """The state after a heartbeat.
 
     Args:
@@ -54,16 +54,16 @@ def next_state(
         is_shutdown_known: whether all active brokers have applied the change with which the broker gave up its
             leaderships.
     """
-    if state is BrokerState.FENCED:
+    if state is BrokerControlState.FENCED:
         if wants_shutdown:
-            return BrokerState.SHUTDOWN_NOW
-        return BrokerState.UNFENCED if is_caught_up and not wants_fence else BrokerState.FENCED
+            return BrokerControlState.SHUTDOWN_NOW
+        return BrokerControlState.UNFENCED if is_caught_up and not wants_fence else BrokerControlState.FENCED
     if wants_shutdown and (wants_fence or not leads_anything()):
-        is_over = state is BrokerState.UNFENCED or wants_fence or is_shutdown_known()
-        return BrokerState.SHUTDOWN_NOW if is_over else BrokerState.CONTROLLED_SHUTDOWN
+        is_over = state is BrokerControlState.UNFENCED or wants_fence or is_shutdown_known()
+        return BrokerControlState.SHUTDOWN_NOW if is_over else BrokerControlState.CONTROLLED_SHUTDOWN
     if wants_fence:
-        return BrokerState.FENCED
-    return BrokerState.CONTROLLED_SHUTDOWN if wants_shutdown else state
+        return BrokerControlState.FENCED
+    return BrokerControlState.CONTROLLED_SHUTDOWN if wants_shutdown else state
 
 
 class _Session:

@@ -24,7 +24,7 @@ from broker.controller.broker_changes import (
     unfence_own,
 )
 from broker.controller.broker_registration import plan_registration, register
-from broker.controller.broker_sessions import BrokerState, next_state, state_of
+from broker.controller.broker_sessions import BrokerControlState, next_state, state_of
 from broker.controller.cluster_view import ClusterView
 from broker.controller.local_controller import LocalController
 from broker.metadata.record_versions import CORDONED_SINCE
@@ -178,7 +178,9 @@ class ClusterRequests:
             is_caught_up=is_caught_up,
             # The controller stops with its own broker. The others could not learn later who leads, whatever it led.
             leads_anything=lambda: (
-                state is BrokerState.UNFENCED and bool(active) if is_own else view.leads_anything(broker.broker_id)
+                state is BrokerControlState.UNFENCED and bool(active)
+                if is_own
+                else view.leads_anything(broker.broker_id)
             ),
             is_shutdown_known=lambda: (
                 (is_own and not active)
@@ -195,8 +197,8 @@ class ClusterRequests:
             )
         answer = BrokerHeartbeatResponse(
             is_caught_up=is_caught_up,
-            is_fenced=after in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
-            should_shut_down=after is BrokerState.SHUTDOWN_NOW,
+            is_fenced=after in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW),
+            should_shut_down=after is BrokerControlState.SHUTDOWN_NOW,
         )
 
         def answered() -> None:
@@ -318,18 +320,18 @@ class ClusterRequests:
             controller.append([change])
 
     def _change_state(
-        self, view: ClusterView, broker: RegisterBrokerRecord, state: BrokerState, after: BrokerState
+        self, view: ClusterView, broker: RegisterBrokerRecord, state: BrokerControlState, after: BrokerControlState
     ) -> None:
         controller = self._controller
         if after is state:
             return
-        if after is BrokerState.CONTROLLED_SHUTDOWN:
+        if after is BrokerControlState.CONTROLLED_SHUTDOWN:
             controller.append(begin_controlled_shutdown(view, broker))
             self._sessions.begin_shutdown(broker.broker_id, controller.end_offset - 1)
-        elif after is BrokerState.UNFENCED and broker.broker_id == controller.node_id:
+        elif after is BrokerControlState.UNFENCED and broker.broker_id == controller.node_id:
             self._unfence_own(view, broker)
             return
-        elif after is BrokerState.UNFENCED:
+        elif after is BrokerControlState.UNFENCED:
             controller.append(unfence(view, broker))
         elif not broker.fenced:
             controller.append(fence(view, broker))
@@ -380,8 +382,8 @@ class ClusterRequests:
 
 
 _SAID: Final = {
-    BrokerState.FENCED: "fenced, as it has asked",
-    BrokerState.UNFENCED: "unfenced",
-    BrokerState.CONTROLLED_SHUTDOWN: "shutting down, and hands its leaderships over",
-    BrokerState.SHUTDOWN_NOW: "fenced, and may stop",
+    BrokerControlState.FENCED: "fenced, as it has asked",
+    BrokerControlState.UNFENCED: "unfenced",
+    BrokerControlState.CONTROLLED_SHUTDOWN: "shutting down, and hands its leaderships over",
+    BrokerControlState.SHUTDOWN_NOW: "fenced, and may stop",
 }

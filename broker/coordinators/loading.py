@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from broker.coordinators.shard import Decode, LoadingStats, Shard
+from broker.coordinators.shard import Decode, Shard, ShardLoadingStats
 from broker.replication.partition import Partition
 from broker.runtime.time_slices import Step, Steps, TimeSlices, Work
 from broker.runtime.worker_thread import WorkerThread
@@ -110,7 +110,7 @@ class PartitionLoading:
         reader: WorkerThread,
         chunk_bytes: Callable[[], int],
         later: Callable[[int, Callable[[], None]], object],
-        stats: LoadingStats,
+        stats: ShardLoadingStats,
         done: Callable[[int], None],
     ) -> None:
         """``is_compacted``: see `ShardType`. ``chunk_bytes`` says how much may be read at a time, ``later`` calls after

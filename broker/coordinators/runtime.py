@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
 
 from broker.coordinators.partitioning import partition_of
 from broker.coordinators.result import Completion, CoordinatorResult
-from broker.coordinators.shard import LoadingStats, ShardT, ShardType
+from broker.coordinators.shard import ShardLoadingStats, ShardT, ShardType
 from broker.metadata.cache import MetadataCache
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
@@ -144,7 +144,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._waiting: dict[int, _Waiting[ShardT]] = {}
         self._is_started = False
         self._is_stopped = False
-        self.loading_stats = LoadingStats()
+        self.loading_stats = ShardLoadingStats()
         """How far loading has come; after it, what was loaded last."""
         self.load_times = RecentHistogram()
         """How long each partition took to load, in microseconds."""
@@ -276,7 +276,7 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     def _load(self, partition: Partition) -> None:
         if not self._waiting:
-            self.loading_stats = LoadingStats(self._clock.monotonic_ms())
+            self.loading_stats = ShardLoadingStats(self._clock.monotonic_ms())
         self.loading_stats.partitions_total += 1
         waiting: _Waiting[ShardT] = _Waiting(partition)
         self._waiting[partition.topic_partition.partition] = waiting

@@ -48,7 +48,7 @@ class ShardType(NamedTuple, Generic[ShardT]):
     """Whether the last record of a key supersedes all before it. Else a shard gets every record, in their order."""
 
 
-class LoadingStats:
+class ShardLoadingStats:
     """How far loading has come: figures of all partitions that are loaded together."""
 
     __slots__ = (

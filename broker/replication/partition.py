@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from broker.replication.cluster_view import Alone, ClusterView
 from broker.replication.disk_reserve import DiskReserve
 from broker.replication.isolation import FetchIsolation
+from broker.replication.other_brokers import NoOtherBrokers, OtherBrokers
 from broker.request.faults import (
     FencedLeaderEpoch,
     InvalidTopic,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DiskFailed = Callable[["Partition", StorageError], None]
 """Called when a read from, or a write to, a partition's log has failed."""
 
-ALONE: Final = Alone()
+ALONE: Final = NoOtherBrokers()
 
 HIGH_WATERMARK = -1
 """Instead of an offset in DeleteRecords: up to the high watermark."""
@@ -140,7 +140,7 @@ class Partition:
         is_internal: bool = False,
         disk_reserve: DiskReserve | None = None,
         on_disk_failure: DiskFailed,
-        view: ClusterView = ALONE,
+        view: OtherBrokers = ALONE,
         lag_max_ms: int = 30_000,
     ) -> None:
         """``lag_max_ms``: `replica.lag.time.max.ms`."""

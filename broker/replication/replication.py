@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from broker.replication.cluster_view import ClusterView
 from broker.replication.in_sync_replicas import FollowerFetch, InSyncReplicas, IsrChange
 from broker.replication.isr_alteration import IsrAlterer, IsrCommitted, IsrRefused, Outcome, WantedIsr
+from broker.replication.other_brokers import OtherBrokers
 from broker.replication.partition import Partition
 from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.throttles import ReplicationThrottles
@@ -25,7 +25,7 @@ class Replication:
         self,
         *,
         clock: Clock,
-        view: ClusterView,
+        view: OtherBrokers,
         alterer: IsrAlterer,
         fetchers: ReplicaFetchers,
         stats: ReplicaStats,

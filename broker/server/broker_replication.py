@@ -23,7 +23,7 @@ from broker.replication.throttles import ReplicationThrottles
 from broker.runtime.backoff import Backoff
 from broker.runtime.services import Services
 from broker.runtime.shutdown import Shutdown
-from broker.server.cluster_view import BrokerClusterView
+from broker.server.known_brokers import KnownBrokers
 from broker.server.log_dirs import LogDirs
 from broker.server.replication_quotas import ReplicationQuotas
 from broker.share.remote_letters import RemoteLetters
@@ -53,7 +53,7 @@ class BrokerReplication:
         self._connector = connector
         self.channels: dict[str, PeerStats] = {}
         """What the connections to other brokers count, by their purpose. Those of fetchers count by themselves."""
-        self.view = BrokerClusterView(
+        self.view = KnownBrokers(
             metadata, node_id=settings.node_id, inter_broker_listener=settings.inter_broker_listener
         )
         clock = services.clock

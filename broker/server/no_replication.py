@@ -1,14 +1,14 @@
 """NoReplication: stands for `BrokerReplication` where there is no other broker, and imports nothing of `peers`."""
 
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
-from broker.replication.cluster_view import ClusterView
+from broker.replication.other_brokers import OtherBrokers
 from broker.replication.partition import ALONE
 
 
 class NoReplication:
     """Asks nobody."""
 
-    view: ClusterView = ALONE
+    view: OtherBrokers = ALONE
     markers = None
     verification = None
     share_states = None

@@ -14,8 +14,8 @@ from broker.metadata.directories import MIGRATING, UNASSIGNED
 from broker.metadata.image.metadata_image import MetadataDelta, MetadataImage
 from broker.metadata.image.topics import PartitionImage, TopicImage
 from broker.metadata.registration import known_directories
-from broker.replication.cluster_view import ClusterView
 from broker.replication.disk_reserve import DiskReserve
+from broker.replication.other_brokers import OtherBrokers
 from broker.replication.partition import ALONE, LeaderAndIsr, Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.runtime.clock import Clock, Ids
@@ -68,7 +68,7 @@ class ReplicaAssignment:
         log_cleaner: LogCleaner,
         replica_moves: ReplicaMoves,
         disk_reserves: Mapping[LogDir, DiskReserve],
-        view: ClusterView = ALONE,
+        view: OtherBrokers = ALONE,
         lag_max_ms: int,
         assign_directory: AssignDirectory,
         is_member: bool,

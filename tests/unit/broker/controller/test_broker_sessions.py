@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.controller.broker_sessions import BrokerSessions, BrokerState, next_state
+from broker.controller.broker_sessions import BrokerControlState, BrokerSessions, next_state
 
-FENCED, UNFENCED = BrokerState.FENCED, BrokerState.UNFENCED
-SHUTTING_DOWN, NOW = BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
+FENCED, UNFENCED = BrokerControlState.FENCED, BrokerControlState.UNFENCED
+SHUTTING_DOWN, NOW = BrokerControlState.CONTROLLED_SHUTDOWN, BrokerControlState.SHUTDOWN_NOW
 
 
 def after(state, *, fence=False, shutdown=False, caught_up=True, leads=False, known=False):

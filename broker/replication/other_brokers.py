@@ -1,4 +1,4 @@
-"""ClusterView: what replication has to know of the other brokers, which the broker server takes from the metadata."""
+"""OtherBrokers: what replication has to know of the other brokers, which the broker server takes from the metadata."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from broker.peers.endpoint import PeerEndpoint
 
 
-class ClusterView(Protocol):
+class OtherBrokers(Protocol):
     """The other brokers, as the metadata has them now."""
 
     @property
@@ -29,8 +29,8 @@ class ClusterView(Protocol):
         """Where a broker is reached by other brokers; None where it is not registered, or not on their listener."""
 
 
-class Alone(NamedTuple):
-    """The `ClusterView` of a broker without others."""
+class NoOtherBrokers(NamedTuple):
+    """The `OtherBrokers` of a broker without others."""
 
     broker_epoch: int = -1
 
