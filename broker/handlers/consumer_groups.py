@@ -4,7 +4,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from broker.coordinators.group.consumer.member import ConsumerMember, Owned
-from broker.coordinators.group.consumer.requests import Beat, Beaten, DescribedConsumerGroup
+from broker.coordinators.group.consumer.requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    DescribedConsumerGroup,
+)
 from broker.coordinators.group.modern.group import Assignment, partitions_by_topic
 from broker.coordinators.group_coordinator import Groups
 from broker.handlers.java_order import as_in_timeline_map
@@ -91,7 +95,7 @@ class ConsumerGroupsHandler:
     def _ask(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, regex_error: str | None) -> None:
         coordinator = self._groups.of(request.group_id)
         owned = request.topic_partitions
-        beat = Beat(
+        heartbeat = ConsumerHeartbeat(
             group_id=request.group_id,
             member_id=request.member_id or format_id(self._ids.uuid()),
             member_epoch=request.member_epoch,
@@ -107,7 +111,9 @@ class ConsumerGroupsHandler:
             client_host=f"/{context.peer.host}",
             may_describe=lambda topic: context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic),
         )
-        coordinator.write(coordinator.shard.consumer_heartbeat(beat, lambda beaten: context.respond(_beaten(beaten))))
+        coordinator.write(
+            coordinator.shard.consumer_heartbeat(heartbeat, lambda response: context.respond(_response(response)))
+        )
 
     def describe(self, request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:
         """Describe consumer groups, each with its own success or error."""
@@ -242,14 +248,14 @@ def _error_of(regex: str) -> str | None:
     return None
 
 
-def _beaten(beaten: Beaten) -> ConsumerGroupHeartbeatResponse:
+def _response(response: ConsumerHeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
-        error_code=beaten.error,
-        error_message=beaten.message,
-        member_id=beaten.member_id,
-        member_epoch=beaten.member_epoch,
-        heartbeat_interval_ms=beaten.heartbeat_interval_ms,
-        assignment=None if beaten.assignment is None else _assignment(beaten.assignment),
+        error_code=response.error,
+        error_message=response.message,
+        member_id=response.member_id,
+        member_epoch=response.member_epoch,
+        heartbeat_interval_ms=response.heartbeat_interval_ms,
+        assignment=None if response.assignment is None else _assignment(response.assignment),
     )
 
 

@@ -13,8 +13,8 @@ from broker.coordinators.group.streams.requests import (
     DescribedStreamsGroup,
     DescribedStreamsMember,
     EndpointPartitions,
-    StreamsBeat,
-    StreamsBeaten,
+    StreamsHeartbeat,
+    StreamsHeartbeatAnswer,
 )
 from broker.coordinators.group.streams.topology import (
     Configured,
@@ -101,16 +101,16 @@ class StreamsGroupsHandler:
         if request.topology is not None:
             _check_topics(request.topology, context)
         _check(request)
-        beat = _beat(request, context)
+        heartbeat = _heartbeat(request, context)
 
-        def answered(beaten: StreamsBeaten) -> None:
-            statuses = beaten.statuses
-            if beaten.missing:
-                statuses = self._topics.wanted(beaten.missing, statuses, beaten.heartbeat_interval_ms * 2, context)
-            context.respond(_beaten(beaten._replace(statuses=statuses)))
+        def answered(response: StreamsHeartbeatAnswer) -> None:
+            statuses = response.statuses
+            if response.missing:
+                statuses = self._topics.wanted(response.missing, statuses, response.heartbeat_interval_ms * 2, context)
+            context.respond(_response(response._replace(statuses=statuses)))
 
         coordinator = self._groups.of(request.group_id)
-        coordinator.write(coordinator.shard.streams_heartbeat(beat, answered))
+        coordinator.write(coordinator.shard.streams_heartbeat(heartbeat, answered))
 
     def describe(self, request: StreamsGroupDescribeRequest, context: RequestContext) -> StreamsGroupDescribeResponse:
         """Describe streams groups, each with its own success or error."""
@@ -302,14 +302,14 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
         raise InvalidRequest("Topology can only be provided when (re-)joining.")
 
 
-def _beat(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsBeat:
+def _heartbeat(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsHeartbeat:
     owned = None
     if request.active_tasks is not None:
         owned = Tasks(
             task_set(request.active_tasks), task_set(request.standby_tasks or ()), task_set(request.warmup_tasks or ())
         )
     endpoint = request.user_endpoint
-    return StreamsBeat(
+    return StreamsHeartbeat(
         group_id=request.group_id,
         member_id=request.member_id,
         member_epoch=request.member_epoch,
@@ -338,21 +338,21 @@ def _offsets(structs: Sequence[TaskOffset] | None) -> TaskOffsets | None:
 # Answers --------------------------------------------------------------------------------------------------------------
 
 
-def _beaten(beaten: StreamsBeaten) -> StreamsGroupHeartbeatResponse:
-    tasks, endpoints = beaten.tasks, beaten.endpoints
+def _response(response: StreamsHeartbeatAnswer) -> StreamsGroupHeartbeatResponse:
+    tasks, endpoints = response.tasks, response.endpoints
     return StreamsGroupHeartbeatResponse(
-        error_code=beaten.error,
-        error_message=beaten.message,
-        member_id=beaten.member_id,
-        member_epoch=beaten.member_epoch,
-        heartbeat_interval_ms=beaten.heartbeat_interval_ms,
-        task_offset_interval_ms=beaten.task_offset_interval_ms,
-        acceptable_recovery_lag=beaten.acceptable_recovery_lag,
-        status=[StatusStruct(status_code=one.code, status_detail=one.detail) for one in beaten.statuses],
+        error_code=response.error,
+        error_message=response.message,
+        member_id=response.member_id,
+        member_epoch=response.member_epoch,
+        heartbeat_interval_ms=response.heartbeat_interval_ms,
+        task_offset_interval_ms=response.task_offset_interval_ms,
+        acceptable_recovery_lag=response.acceptable_recovery_lag,
+        status=[StatusStruct(status_code=one.code, status_detail=one.detail) for one in response.statuses],
         active_tasks=None if tasks is None else _task_ids(tasks.active),
         standby_tasks=None if tasks is None else _task_ids(tasks.standby),
         warmup_tasks=None if tasks is None else _task_ids(tasks.warmup),
-        endpoint_information_epoch=beaten.endpoint_epoch,
+        endpoint_information_epoch=response.endpoint_epoch,
         partitions_by_user_endpoint=None if endpoints is None else [_endpoint(one) for one in endpoints],
     )
 

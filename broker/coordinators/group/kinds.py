@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from broker.coordinators.group.image import CONSUMER, SHARE, STREAMS
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.group import ModernGroup
-from broker.coordinators.group.modern.kinds import GroupsOfKind, Surroundings
+from broker.coordinators.group.modern.kinds import Context, GroupsOfKind
 
 if TYPE_CHECKING:
     from broker.coordinators.group.consumer.group import ConsumerGroup
@@ -24,10 +24,8 @@ class Kinds:
     """Most partitions have classic groups only, and most brokers no group of some kind: the modules of a kind are
     imported with its first record or request."""
 
-    def __init__(
-        self, surroundings: Surroundings, classic: Membership, persister: Callable[[], SharePersister]
-    ) -> None:
-        self._surroundings = surroundings
+    def __init__(self, context: Context, classic: Membership, persister: Callable[[], SharePersister]) -> None:
+        self._context = context
         self._classic = classic
         self._persister = persister
 
@@ -37,7 +35,7 @@ class Kinds:
         from broker.coordinators.group.consumer.groups import ConsumerGroups
         from broker.coordinators.group.consumer.migration import Migration
 
-        return Migration(self._surroundings, ConsumerGroups(self._surroundings, self._classic), self._classic)
+        return Migration(self._context, ConsumerGroups(self._context, self._classic), self._classic)
 
     @property
     def consumer(self) -> ConsumerGroups:
@@ -49,14 +47,14 @@ class Kinds:
         """The share groups."""
         from broker.coordinators.group.share.groups import ShareGroups
 
-        return ShareGroups(self._surroundings, self._persister)
+        return ShareGroups(self._context, self._persister)
 
     @cached_property
     def streams(self) -> StreamsGroups:
         """The streams groups."""
         from broker.coordinators.group.streams.groups import StreamsGroups
 
-        return StreamsGroups(self._surroundings, self._classic)
+        return StreamsGroups(self._context, self._classic)
 
     def of(self, kind: str) -> GroupsOfKind:
         """The state machine of the groups of a kind."""

@@ -18,7 +18,7 @@ from broker.coordinators.group.image import CLASSIC, SHARE, STREAMS, GroupImage,
 from broker.coordinators.group.kinds import Kinds, is_consumer_group
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.group import Assignment, ModernGroup
-from broker.coordinators.group.modern.kinds import GroupConfigs, GroupsOfKind, Resolve, Surroundings
+from broker.coordinators.group.modern.kinds import Context, GroupConfigs, GroupsOfKind, Resolve
 from broker.coordinators.group.modern.topics import TopicHashes, TopicsView
 from broker.coordinators.group.offsets import Offsets
 from broker.coordinators.group.queues import GroupQueues
@@ -51,7 +51,11 @@ from protocol.records.group_metadata import GroupMetadataKey, GroupRecord, Legac
 from storage.sentinels import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from broker.coordinators.group.consumer.requests import Beat, BeatReply, DescribedConsumerGroup
+    from broker.coordinators.group.consumer.requests import (
+        ConsumerHeartbeat,
+        ConsumerHeartbeatReply,
+        DescribedConsumerGroup,
+    )
     from broker.coordinators.group.share.requests import (
         ChangeReply,
         DeletionReply,
@@ -60,7 +64,11 @@ if TYPE_CHECKING:
         NewOffsets,
         ShareHeartbeat,
     )
-    from broker.coordinators.group.streams.requests import DescribedStreamsGroup, StreamsBeat, StreamsBeatReply
+    from broker.coordinators.group.streams.requests import (
+        DescribedStreamsGroup,
+        StreamsHeartbeat,
+        StreamsHeartbeatReply,
+    )
     from broker.coordinators.share.persister import SharePersister
 
 
@@ -90,7 +98,7 @@ class GroupShard:
         """The replayed state, for readers."""
         self.stats = stats
         self._queues = GroupQueues(submit)
-        surroundings = Surroundings(
+        context = Context(
             self.image.modern,
             self._queues,
             topics,
@@ -115,7 +123,7 @@ class GroupShard:
             queues=self._queues,
             stats=self.stats,
         )
-        self._kinds = Kinds(surroundings, self._membership, persister)
+        self._kinds = Kinds(context, self._membership, persister)
         self._offsets = Offsets(
             self.image, self._membership, self._kinds, settings=settings, clock=clock, stats=self.stats
         )
@@ -250,24 +258,24 @@ class GroupShard:
 
         return self._queues.decide(group_id, decision, refusal, alone=partial(self._is_decided_alone, group_id))
 
-    def consumer_heartbeat(self, beat: Beat, reply: BeatReply) -> GroupResult | None:
+    def consumer_heartbeat(self, heartbeat: ConsumerHeartbeat, reply: ConsumerHeartbeatReply) -> GroupResult | None:
         """Handle ConsumerGroupHeartbeat: let a member join, go on, or leave."""
-        from broker.coordinators.group.consumer.requests import Beaten
+        from broker.coordinators.group.consumer.requests import ConsumerHeartbeatAnswer
 
         return self._queues.decide(
-            beat.group_id,
-            lambda: self._kinds.consumer.heartbeat(beat, reply),
-            lambda error: reply(Beaten(error=error)),
+            heartbeat.group_id,
+            lambda: self._kinds.consumer.heartbeat(heartbeat, reply),
+            lambda error: reply(ConsumerHeartbeatAnswer(error=error)),
         )
 
-    def streams_heartbeat(self, beat: StreamsBeat, reply: StreamsBeatReply) -> GroupResult | None:
+    def streams_heartbeat(self, heartbeat: StreamsHeartbeat, reply: StreamsHeartbeatReply) -> GroupResult | None:
         """Handle StreamsGroupHeartbeat: let a member join, go on, or leave."""
-        from broker.coordinators.group.streams.requests import StreamsBeaten
+        from broker.coordinators.group.streams.requests import StreamsHeartbeatAnswer
 
         return self._queues.decide(
-            beat.group_id,
-            lambda: self._kinds.streams.heartbeat(beat, reply),
-            lambda error: reply(StreamsBeaten(error=error)),
+            heartbeat.group_id,
+            lambda: self._kinds.streams.heartbeat(heartbeat, reply),
+            lambda error: reply(StreamsHeartbeatAnswer(error=error)),
         )
 
     def _is_decided_alone(self, group_id: str) -> bool:

@@ -17,22 +17,27 @@ from functools import partial
 
 from broker.coordinators.group.classic_group import ClassicGroup
 from broker.coordinators.group.consumer import records as r
-from broker.coordinators.group.consumer.epochs import JOINS, check_beat, check_epoch
+from broker.coordinators.group.consumer.epochs import JOINS, check_epoch, check_heartbeat
 from broker.coordinators.group.consumer.group import ConsumerGroup
 from broker.coordinators.group.consumer.member import LEFT_FOR_A_WHILE, NOTHING_OWNED, ConsumerMember, MemberState
 from broker.coordinators.group.consumer.reconciliation import Target, next_step
 from broker.coordinators.group.consumer.regexes import RegexChange, Regexes
-from broker.coordinators.group.consumer.requests import Beat, Beaten, BeatReply, DescribedConsumerGroup
+from broker.coordinators.group.consumer.requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    ConsumerHeartbeatReply,
+    DescribedConsumerGroup,
+)
 from broker.coordinators.group.consumer.targets import new_targets, topic_ids
 from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.assigning import AssignmentTurns
 from broker.coordinators.group.modern.deadlines import MemberDeadlines
 from broker.coordinators.group.modern.group import NOTHING, ModernGroup
-from broker.coordinators.group.modern.kinds import Surroundings
-from broker.coordinators.group.modern.refused import BeatRefused, sender, unknown_member
-from broker.coordinators.group.modern.steps import Aftermath, Step, nobody
+from broker.coordinators.group.modern.kinds import Context
+from broker.coordinators.group.modern.refused import HeartbeatRefused, sender, unknown_member
+from broker.coordinators.group.modern.steps import OnWritten, Step, nobody
 from broker.coordinators.group.modern.timers import Deadline
-from broker.coordinators.group.modern.untold import UntoldAssignments
+from broker.coordinators.group.modern.unsent import UnsentAssignments
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
 from protocol.errors import ErrorCode
@@ -42,13 +47,13 @@ from protocol.records.group_metadata import GroupRecord
 class ConsumerGroups:
     """A `GroupsOfKind` for the consumer groups of a partition."""
 
-    upgrade: Callable[[ClassicGroup], tuple[ConsumerGroup, list[GroupRecord], list[Aftermath]]]
-    """Makes a consumer group of a classic group with members; raises `BeatRefused` (`migration`)."""
+    upgrade: Callable[[ClassicGroup], tuple[ConsumerGroup, list[GroupRecord], list[OnWritten]]]
+    """Makes a consumer group of a classic group with members; raises `HeartbeatRefused` (`migration`)."""
     may_downgrade: Callable[[ConsumerGroup, Collection[str]], bool]
     downgrade: Callable[[ConsumerGroup, Collection[str]], Step]
     """Makes a classic group of a consumer group without some of its members."""
 
-    def __init__(self, around: Surroundings, classic: Membership) -> None:
+    def __init__(self, around: Context, classic: Membership) -> None:
         self._around = around
         self._classic = classic
         self.deadlines: MemberDeadlines[ConsumerGroup, ConsumerMember] = MemberDeadlines(
@@ -58,7 +63,7 @@ class ConsumerGroups:
         """The group epoch with which a group has looked at its topics since they changed last."""
         self._regexes = Regexes(around, self._bumped)
         self._turns = AssignmentTurns(around, "consumer.assignment.interval.ms")
-        self._untold = UntoldAssignments()
+        self._unsent = UnsentAssignments()
 
     def find(self, group_id: str) -> ConsumerGroup | None:
         """The group; None if there is none, or it is of another kind."""
@@ -71,7 +76,7 @@ class ConsumerGroups:
         """All records of the log are replayed: sessions begin now."""
         for group in self._around.groups.values():
             if isinstance(group, ConsumerGroup):
-                self._untold.loaded(group.group_id, group.members)
+                self._unsent.loaded(group.group_id, group.members)
                 for member in group.members.values():
                     self.begin_session(group.group_id, member)
                     if member.is_revoking:
@@ -87,7 +92,7 @@ class ConsumerGroups:
         if self.find(group_id) is None:
             self._looked_at.pop(group_id, None)
             self._turns.forget(group_id)
-            self._untold.forget(group_id)
+            self._unsent.forget(group_id)
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
         """Let groups that subscribe to the topics look at them with their next heartbeat."""
@@ -181,46 +186,50 @@ class ConsumerGroups:
 
     # Heartbeats -------------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, beat: Beat, reply: BeatReply) -> GroupResult | None:
+    def heartbeat(self, heartbeat: ConsumerHeartbeat, reply: ConsumerHeartbeatReply) -> GroupResult | None:
         """Handle a ConsumerGroupHeartbeat. To be called when no records of the group are in flight."""
         try:
-            step, answer = self._leave(beat) if beat.member_epoch < JOINS else self._beat(beat)
-        except BeatRefused as refused:
-            self._classic.keeps(beat.group_id)
-            reply(Beaten(error=refused.code, message=refused.message))
+            step, answer = self._leave(heartbeat) if heartbeat.member_epoch < JOINS else self._heartbeat(heartbeat)
+        except HeartbeatRefused as refused:
+            self._classic.keeps(heartbeat.group_id)
+            reply(ConsumerHeartbeatAnswer(error=refused.code, message=refused.message))
             return None
 
         def answered(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
-                reply(Beaten(error=error))
+                reply(ConsumerHeartbeatAnswer(error=error))
                 return
             if answer.member_id is not None and answer.assignment is not None:
-                self._untold.told(beat.group_id, answer.member_id)
+                self._unsent.told(heartbeat.group_id, answer.member_id)
             reply(answer)
 
         return step.result(answered)
 
-    def _beat(self, beat: Beat) -> tuple[Step, Beaten]:
-        group, records, aftermath = self._group_for(beat)
-        self.check_room(group, beat.member_id, beat.instance_id)
-        member, replaced = self._member_for(group, beat, records)
-        updated = _told(member, beat)
-        updated = self.step(group, member, updated, replaced, records, aftermath, owned=beat.owned, beat=beat)
-        self.begin_session(beat.group_id, updated)
-        is_full = (
-            beat.rebalance_timeout_ms != -1
-            and (beat.topics is not None or beat.regex is not None)
-            and beat.owned is not None
+    def _heartbeat(self, heartbeat: ConsumerHeartbeat) -> tuple[Step, ConsumerHeartbeatAnswer]:
+        group, records, on_written = self._group_for(heartbeat)
+        self.check_room(group, heartbeat.member_id, heartbeat.instance_id)
+        member, replaced = self._member_for(group, heartbeat, records)
+        updated = _told(member, heartbeat)
+        updated = self.step(
+            group, member, updated, replaced, records, on_written, owned=heartbeat.owned, heartbeat=heartbeat
         )
-        is_untold = self._untold.is_untold(group.group_id, updated.member_id)
-        shows_assignment = is_untold or beat.member_epoch == JOINS or is_full or updated.assigned != member.assigned
-        answer = Beaten(
+        self.begin_session(heartbeat.group_id, updated)
+        is_full = (
+            heartbeat.rebalance_timeout_ms != -1
+            and (heartbeat.topics is not None or heartbeat.regex is not None)
+            and heartbeat.owned is not None
+        )
+        is_unsent = self._unsent.is_unsent(group.group_id, updated.member_id)
+        shows_assignment = (
+            is_unsent or heartbeat.member_epoch == JOINS or is_full or updated.assigned != member.assigned
+        )
+        answer = ConsumerHeartbeatAnswer(
             member_id=updated.member_id,
             member_epoch=updated.epoch,
-            heartbeat_interval_ms=self._around.configs(beat.group_id, "consumer.heartbeat.interval.ms"),
+            heartbeat_interval_ms=self._around.configs(heartbeat.group_id, "consumer.heartbeat.interval.ms"),
             assignment=updated.assigned if shows_assignment else None,
         )
-        return Step(records, aftermath), answer
+        return Step(records, on_written), answer
 
     def step(
         self,
@@ -229,86 +238,89 @@ class ConsumerGroups:
         updated: ConsumerMember,
         replaced: ConsumerMember | None,
         records: list[GroupRecord],
-        aftermath: list[Aftermath],
+        on_written: list[OnWritten],
         *,
         owned: Mapping[bytes, frozenset[int]] | None,
-        beat: Beat | None,
+        heartbeat: ConsumerHeartbeat | None,
     ) -> ConsumerMember:
         """Take a member that was just changed (from ``member`` to ``updated``) through the three parts of a heartbeat,
-        and add the records. ``beat`` is None of a member of the classic protocol. Returns the member as it is then."""
+        and add the records. Returns the member as it is then.
+
+        ``heartbeat`` is None of a member of the classic protocol.
+        """
         if updated is not member and updated != member:
             records.append(r.member_record(group.group_id, updated))
         has_new_names = updated.subscribed_topics != member.subscribed_topics
-        regex_change = self._regexes.change(group, member, updated, beat, records, aftermath)
+        regex_change = self._regexes.change(group, member, updated, heartbeat, records, on_written)
         epoch = group.epoch
-        has_new_assignor = beat is not None and self._has_new_assignor(group, replaced or member, updated)
+        has_new_assignor = heartbeat is not None and self._has_new_assignor(group, replaced or member, updated)
         grows = has_new_names or has_new_assignor or regex_change is RegexChange.RESOLVED
-        if beat is None:
+        if heartbeat is None:
             grows = grows or regex_change is not RegexChange.NONE
         if grows or self._has_to_look(group):
             epoch = self._look_at_topics(group, {(replaced or member).member_id: updated}, records, grows=grows)
         target = self._target(group, epoch, updated, replaced, records)
         has_new_subscription = has_new_names or regex_change is not RegexChange.NONE
-        return self._reconcile(group, updated, target, records, aftermath, owned, has_new_subscription)
+        return self._reconcile(group, updated, target, records, on_written, owned, has_new_subscription)
 
-    def _group_for(self, beat: Beat) -> tuple[ConsumerGroup, list[GroupRecord], list[Aftermath]]:
+    def _group_for(self, heartbeat: ConsumerHeartbeat) -> tuple[ConsumerGroup, list[GroupRecord], list[OnWritten]]:
         """The group of a member that joins or is alive; a new group where it joins one that does not exist."""
-        group = self.find(beat.group_id)
+        group = self.find(heartbeat.group_id)
         if group is not None:
             return group, [], []
-        joins = beat.member_epoch == JOINS
-        if beat.group_id in self._around.groups:
-            raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
-        classic = self._classic.find(beat.group_id)
+        joins = heartbeat.member_epoch == JOINS
+        if heartbeat.group_id in self._around.groups:
+            raise HeartbeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {heartbeat.group_id} is not a consumer group.")
+        classic = self._classic.find(heartbeat.group_id)
         if classic is None:
             if not joins:
-                raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {beat.group_id} not found.")
-            return ConsumerGroup(beat.group_id), [], []
+                raise HeartbeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {heartbeat.group_id} not found.")
+            return ConsumerGroup(heartbeat.group_id), [], []
         if not joins:
-            raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
+            raise HeartbeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {heartbeat.group_id} is not a consumer group.")
         if not classic.members:
-            after = self._classic.hands_over(beat.group_id)
-            return ConsumerGroup(beat.group_id), [group_tombstone(beat.group_id)], [after]
+            after = self._classic.hands_over(heartbeat.group_id)
+            return ConsumerGroup(heartbeat.group_id), [group_tombstone(heartbeat.group_id)], [after]
         return self.upgrade(classic)
 
     def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-        """Raises `BeatRefused` for one member too many."""
+        """Raises `HeartbeatRefused` for one member too many."""
         most = self._around.settings.consumer_max_size
         if instance_id is not None and instance_id in group.members_by_instance:
             return
         if len(group.members) >= most and member_id not in group.members:
-            raise BeatRefused(
+            raise HeartbeatRefused(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of {most} members.",
             )
 
     def _member_for(
-        self, group: ConsumerGroup, beat: Beat, records: list[GroupRecord]
+        self, group: ConsumerGroup, heartbeat: ConsumerHeartbeat, records: list[GroupRecord]
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
         """The member that sends the heartbeat, new or known, and the static member whose place it takes."""
-        joins = beat.member_epoch == JOINS
-        if beat.instance_id is None:
-            known = group.members.get(beat.member_id)
+        joins = heartbeat.member_epoch == JOINS
+        if heartbeat.instance_id is None:
+            known = group.members.get(heartbeat.member_id)
             if known is None:
                 if not joins:
-                    raise unknown_member(group.group_id, beat.member_id)
-                return ConsumerMember(member_id=beat.member_id), None
-            check_beat(known, beat)
+                    raise unknown_member(group.group_id, heartbeat.member_id)
+                return ConsumerMember(member_id=heartbeat.member_id), None
+            check_heartbeat(known, heartbeat)
             return known, None
-        static = group.static_member(beat.instance_id)
+        static = group.static_member(heartbeat.instance_id)
         if not joins:
-            static = sender(group, beat.member_id, beat.instance_id)
-            check_beat(static, beat)
+            static = sender(group, heartbeat.member_id, heartbeat.instance_id)
+            check_heartbeat(static, heartbeat)
             return static, None
         if static is None:
-            return group.members.get(beat.member_id) or ConsumerMember(member_id=beat.member_id), None
+            return group.members.get(heartbeat.member_id) or ConsumerMember(member_id=heartbeat.member_id), None
         if static.classic is None and static.epoch != LEFT_FOR_A_WHILE:
-            raise BeatRefused(
+            raise HeartbeatRefused(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
-                f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the "
-                f"instance id is owned by {static.member_id} member.",
+                f"Static member {heartbeat.member_id} with instance id {heartbeat.instance_id} cannot join the group "
+                f"because the instance id is owned by {static.member_id} member.",
             )
-        return self.replace(group, static, beat.member_id, records), static
+        return self.replace(group, static, heartbeat.member_id, records), static
 
     def replace(
         self, group: ConsumerGroup, static: ConsumerMember, member_id: str, records: list[GroupRecord]
@@ -400,14 +412,14 @@ class ConsumerGroups:
         member: ConsumerMember,
         target: Target,
         records: list[GroupRecord],
-        aftermath: list[Aftermath],
+        on_written: list[OnWritten],
         owned: Mapping[bytes, frozenset[int]] | None,
         has_new_subscription: bool,
     ) -> ConsumerMember:
         if not has_new_subscription and member.is_at(target.epoch):
             return member
         if member.state is MemberState.UNKNOWN and owned != NOTHING:
-            raise BeatRefused(
+            raise HeartbeatRefused(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 "The consumer group member is in a unknown state. The member must abandon all its partitions and "
                 "rejoin.",
@@ -424,11 +436,11 @@ class ConsumerGroups:
             loses = member.is_revoking and member.classic is None
             if loses and not self.deadlines.has(group.group_id, member.member_id, Deadline.REVOCATION):
                 # It had to when it used the classic protocol, whose members have to join again in time instead.
-                aftermath.append(partial(self.deadlines.watch_revocation, group.group_id, member))
+                on_written.append(partial(self.deadlines.watch_revocation, group.group_id, member))
             return member
         records.append(r.current_record(group.group_id, stepped))
         if member.classic is None:
-            aftermath.append(partial(self.deadlines.watch_revocation, group.group_id, stepped))
+            on_written.append(partial(self.deadlines.watch_revocation, group.group_id, stepped))
         return stepped
 
     # Timers -----------------------------------------------------------------------------------------------------------
@@ -448,15 +460,17 @@ class ConsumerGroups:
 
     # Going ------------------------------------------------------------------------------------------------------------
 
-    def _leave(self, beat: Beat) -> tuple[Step, Beaten]:
-        group = self.find(beat.group_id)
+    def _leave(self, heartbeat: ConsumerHeartbeat) -> tuple[Step, ConsumerHeartbeatAnswer]:
+        group = self.find(heartbeat.group_id)
         if group is None:
-            if beat.group_id in self._around.groups or self._classic.find(beat.group_id) is not None:
-                raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
-            raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} not found.")
-        member = sender(group, beat.member_id, beat.instance_id)
-        answer = Beaten(member_id=beat.member_id, member_epoch=beat.member_epoch)
-        if beat.instance_id is not None and beat.member_epoch == LEFT_FOR_A_WHILE:
+            if heartbeat.group_id in self._around.groups or self._classic.find(heartbeat.group_id) is not None:
+                raise HeartbeatRefused(
+                    ErrorCode.GROUP_ID_NOT_FOUND, f"Group {heartbeat.group_id} is not a consumer group."
+                )
+            raise HeartbeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {heartbeat.group_id} not found.")
+        member = sender(group, heartbeat.member_id, heartbeat.instance_id)
+        answer = ConsumerHeartbeatAnswer(member_id=heartbeat.member_id, member_epoch=heartbeat.member_epoch)
+        if heartbeat.instance_id is not None and heartbeat.member_epoch == LEFT_FOR_A_WHILE:
             gone = dataclasses.replace(
                 member,
                 epoch=LEFT_FOR_A_WHILE,
@@ -516,32 +530,32 @@ def topics_with(group: ConsumerGroup, changes: Mapping[str, ConsumerMember | Non
     return subscribed
 
 
-def _told(member: ConsumerMember, beat: Beat) -> ConsumerMember:
+def _told(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
     """The member with what the heartbeat says of it; the same object if that is nothing, as in most heartbeats."""
     if (
-        beat.topics is None
-        and beat.regex is None
-        and beat.assignor is None
-        and beat.rack_id is None
-        and beat.rebalance_timeout_ms == -1
-        and beat.instance_id in (None, member.instance_id)
-        and beat.client_id == member.client_id
-        and beat.client_host == member.client_host
+        heartbeat.topics is None
+        and heartbeat.regex is None
+        and heartbeat.assignor is None
+        and heartbeat.rack_id is None
+        and heartbeat.rebalance_timeout_ms == -1
+        and heartbeat.instance_id in (None, member.instance_id)
+        and heartbeat.client_id == member.client_id
+        and heartbeat.client_host == member.client_host
         and member.classic is None
     ):
         return member
     return dataclasses.replace(
         member,
-        instance_id=beat.instance_id if beat.instance_id is not None else member.instance_id,
-        rack_id=beat.rack_id if beat.rack_id is not None else member.rack_id,
+        instance_id=heartbeat.instance_id if heartbeat.instance_id is not None else member.instance_id,
+        rack_id=heartbeat.rack_id if heartbeat.rack_id is not None else member.rack_id,
         rebalance_timeout_ms=(
-            member.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms
+            member.rebalance_timeout_ms if heartbeat.rebalance_timeout_ms == -1 else heartbeat.rebalance_timeout_ms
         ),
-        assignor=beat.assignor if beat.assignor is not None else member.assignor,
-        subscribed_topics=member.subscribed_topics if beat.topics is None else frozenset(beat.topics),
-        subscribed_regex=member.subscribed_regex if beat.regex is None else beat.regex,
-        client_id=beat.client_id,
-        client_host=beat.client_host,
+        assignor=heartbeat.assignor if heartbeat.assignor is not None else member.assignor,
+        subscribed_topics=member.subscribed_topics if heartbeat.topics is None else frozenset(heartbeat.topics),
+        subscribed_regex=member.subscribed_regex if heartbeat.regex is None else heartbeat.regex,
+        client_id=heartbeat.client_id,
+        client_host=heartbeat.client_host,
         classic=None,
     )
 

@@ -29,9 +29,9 @@ from broker.coordinators.group.consumer.groups import ConsumerGroups
 from broker.coordinators.group.consumer.member import ClassicSide, ConsumerMember, MemberState
 from broker.coordinators.group.image import GroupMetadata, MemberMetadata
 from broker.coordinators.group.membership import Membership
-from broker.coordinators.group.modern.kinds import Surroundings
-from broker.coordinators.group.modern.refused import BeatRefused, sender
-from broker.coordinators.group.modern.steps import Aftermath, Step, nobody
+from broker.coordinators.group.modern.kinds import Context
+from broker.coordinators.group.modern.refused import HeartbeatRefused, sender
+from broker.coordinators.group.modern.steps import OnWritten, Step, nobody
 from broker.coordinators.group.modern.timers import Deadline
 from broker.coordinators.group.records import GroupResult, group_record, group_tombstone
 from broker.coordinators.group.requests import (
@@ -54,7 +54,7 @@ from protocol.records.group_metadata import GroupRecord
 class Migration:
     """Upgrades, downgrades, and requests of the classic protocol to consumer groups."""
 
-    def __init__(self, around: Surroundings, groups: ConsumerGroups, classic: Membership) -> None:
+    def __init__(self, around: Context, groups: ConsumerGroups, classic: Membership) -> None:
         self._around = around
         self.groups = groups
         self._classic = classic
@@ -64,10 +64,10 @@ class Migration:
 
     # Upgrade ----------------------------------------------------------------------------------------------------------
 
-    def upgrade(self, classic: ClassicGroup) -> tuple[ConsumerGroup, list[GroupRecord], list[Aftermath]]:
+    def upgrade(self, classic: ClassicGroup) -> tuple[ConsumerGroup, list[GroupRecord], list[OnWritten]]:
         """A consumer group with the members of the classic group, and the records that make it one.
 
-        Raises `BeatRefused` for a group that can't be upgraded.
+        Raises `HeartbeatRefused` for a group that can't be upgraded.
         """
         group_id = classic.group_id
         if not self._around.settings.consumer_upgrades:
@@ -108,7 +108,7 @@ class Migration:
         return group, records, [after]
 
     def _upgraded(self, classic: ClassicGroup, member_id: str) -> ConsumerMember:
-        """Raises `Malformed`, `BeatRefused`."""
+        """Raises `Malformed`, `HeartbeatRefused`."""
         member = classic.members[member_id]
         protocol = classic.protocol or member.protocols[0].name
         subscription = read_subscription(member.metadata_for(protocol))
@@ -203,7 +203,7 @@ class Migration:
         """Handle JoinGroup of a member of a consumer group that has members."""
         try:
             step, joined = self._join(group, request)
-        except BeatRefused as refused:
+        except HeartbeatRefused as refused:
             reply(Joined(error=refused.code))
             return None
         return step.result(lambda error: reply(joined if error is ErrorCode.NONE else Joined(error=error)))
@@ -211,20 +211,20 @@ class Migration:
     def _join(self, group: ConsumerGroup, request: Join) -> tuple[Step, Joined]:
         settings = self._around.settings
         if not (settings.consumer_upgrades or settings.consumer_downgrades):
-            raise BeatRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "group migration is disabled")
+            raise HeartbeatRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "group migration is disabled")
         member_id = request.member_id or self.groups.new_member_id()
         self.groups.check_room(group, member_id, request.instance_id)
         names = [protocol.name for protocol in request.protocols]
         if request.protocol_type != CONSUMER_PROTOCOL or not any(
             group.classic_protocols[name] == group.classic_members for name in names
         ):
-            raise BeatRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the member's protocols are not supported")
+            raise HeartbeatRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the member's protocols are not supported")
         if not request.member_id and request.instance_id is None and request.needs_known_id:
             return Step([]), Joined(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         try:
             subscription = read_subscription(request.protocols[0].metadata)
         except Malformed as error:
-            raise BeatRefused(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+            raise HeartbeatRefused(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
         records: list[GroupRecord] = []
         member, replaced = self._joining(group, request, member_id, records)
         updated = dataclasses.replace(
@@ -239,18 +239,18 @@ class Migration:
             client_host=request.client_host,
             classic=ClassicSide(request.session_timeout_ms, tuple(request.protocols)),
         )
-        aftermath: list[Aftermath] = []
+        on_written: list[OnWritten] = []
         updated = self.groups.step(
-            group, member, updated, replaced, records, aftermath, owned=self._owned(subscription), beat=None
+            group, member, updated, replaced, records, on_written, owned=self._owned(subscription), heartbeat=None
         )
-        aftermath.append(partial(self._joined, group.group_id, updated))
+        on_written.append(partial(self._joined, group.group_id, updated))
         joined = Joined(
             member_id=updated.member_id,
             generation=updated.epoch,
             protocol_type=CONSUMER_PROTOCOL,
             protocol=request.protocols[0].name,
         )
-        return Step(records, aftermath), joined
+        return Step(records, on_written), joined
 
     def _joining(
         self, group: ConsumerGroup, request: Join, member_id: str, records: list[GroupRecord]
@@ -260,11 +260,11 @@ class Migration:
         if request.instance_id is None or (static is None and not request.member_id):
             return group.members.get(member_id) or ConsumerMember(member_id=member_id), None
         if static is None:
-            raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown.")
+            raise HeartbeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown.")
         if not request.member_id:
             return self.groups.replace(group, static, member_id, records), static
         if static.member_id != member_id:
-            raise BeatRefused(ErrorCode.FENCED_INSTANCE_ID, f"{member_id} was fenced by {static.member_id}")
+            raise HeartbeatRefused(ErrorCode.FENCED_INSTANCE_ID, f"{member_id} was fenced by {static.member_id}")
         return static, None
 
     def _joined(self, group_id: str, member: ConsumerMember, stands: bool) -> None:
@@ -295,8 +295,8 @@ class Migration:
             self._check_protocol(member, request)
             if member.epoch < group.assignment_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
                 self._let_join(group.group_id, member)
-                raise BeatRefused(ErrorCode.REBALANCE_IN_PROGRESS, "a new rebalance has begun")
-        except BeatRefused as refused:
+                raise HeartbeatRefused(ErrorCode.REBALANCE_IN_PROGRESS, "a new rebalance has begun")
+        except HeartbeatRefused as refused:
             reply(Synced(error=refused.code))
             return
         self.groups.deadlines.cancel(group.group_id, member.member_id, Deadline.SYNC)
@@ -314,7 +314,7 @@ class Migration:
         """Handle Heartbeat; with REBALANCE_IN_PROGRESS the member has to join again."""
         try:
             member = self._member(group, request.member_id, request.instance_id, request.generation)
-        except BeatRefused as refused:
+        except HeartbeatRefused as refused:
             return refused.code
         self.groups.begin_session(group.group_id, member)
         # Heartbeats of members of the newer protocol compute the next assignment. Without such members it takes a join;
@@ -340,7 +340,7 @@ class Migration:
                 # An administrator may name an instance id alone.
                 static = None if leaving.member_id else group.static_member(leaving.instance_id)
                 member = static or sender(group, leaving.member_id, leaving.instance_id)
-            except BeatRefused as refused:
+            except HeartbeatRefused as refused:
                 errors.append(refused.code)
             else:
                 errors.append(ErrorCode.NONE)
@@ -356,12 +356,14 @@ class Migration:
         return step.result(answer)
 
     def _member(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
-        """The member of the classic protocol that asks. Raises `BeatRefused`."""
+        """The member of the classic protocol that asks. Raises `HeartbeatRefused`."""
         member = sender(group, member_id, instance_id)
         if member.classic is None:
-            raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
+            raise HeartbeatRefused(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol."
+            )
         if member.epoch != generation:
-            raise BeatRefused(ErrorCode.ILLEGAL_GENERATION, f"the member is in epoch {member.epoch}")
+            raise HeartbeatRefused(ErrorCode.ILLEGAL_GENERATION, f"the member is in epoch {member.epoch}")
         return member
 
     def _check_protocol(self, member: ConsumerMember, request: Sync) -> None:
@@ -370,7 +372,7 @@ class Migration:
             None,
             member.classic.protocols[0].name,
         ):
-            raise BeatRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "another protocol than that of the join")
+            raise HeartbeatRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "another protocol than that of the join")
 
     def _let_join(self, group_id: str, member: ConsumerMember) -> None:
         """The member has its rebalance timeout to join again."""
@@ -406,8 +408,8 @@ class Migration:
         )
 
 
-def _no_upgrade(group_id: str, why: str) -> BeatRefused:
-    return BeatRefused(
+def _no_upgrade(group_id: str, why: str) -> HeartbeatRefused:
+    return HeartbeatRefused(
         ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {group_id} to consumer group because {why}"
     )
 

@@ -15,10 +15,10 @@ from typing import Final
 from broker.coordinators.group.consumer import records as r
 from broker.coordinators.group.consumer.group import ConsumerGroup, ResolvedRegex
 from broker.coordinators.group.consumer.member import ConsumerMember
-from broker.coordinators.group.consumer.requests import Beat
-from broker.coordinators.group.modern.kinds import Surroundings
-from broker.coordinators.group.modern.refused import BeatRefused
-from broker.coordinators.group.modern.steps import Aftermath
+from broker.coordinators.group.consumer.requests import ConsumerHeartbeat
+from broker.coordinators.group.modern.kinds import Context
+from broker.coordinators.group.modern.refused import HeartbeatRefused
+from broker.coordinators.group.modern.steps import OnWritten
 from broker.coordinators.group.records import GroupResult
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
@@ -38,7 +38,7 @@ class RegexChange(Enum):
 class Regexes:
     """The regular expressions of all consumer groups of a partition."""
 
-    def __init__(self, around: Surroundings, bumped: Callable[[ConsumerGroup, int, int], GroupRecord]) -> None:
+    def __init__(self, around: Context, bumped: Callable[[ConsumerGroup, int, int], GroupRecord]) -> None:
         """``bumped`` gives the record of a new epoch: group, epoch, metadata hash."""
         self._around = around
         self._bumped = bumped
@@ -61,13 +61,13 @@ class Regexes:
         group: ConsumerGroup,
         member: ConsumerMember,
         updated: ConsumerMember,
-        beat: Beat | None,
+        heartbeat: ConsumerHeartbeat | None,
         records: list[GroupRecord],
-        aftermath: list[Aftermath],
+        on_written: list[OnWritten],
     ) -> RegexChange:
         """Take over what a member changes, and let the group's expressions be resolved if it is time.
 
-        Raises `BeatRefused` for an expression that is none.
+        Raises `HeartbeatRefused` for an expression that is none.
         """
         old, new = member.subscribed_regex, updated.subscribed_regex
         if not (old or new or group.regexes):
@@ -80,10 +80,10 @@ class Regexes:
             if not new:
                 change = RegexChange.RESOLVED
             elif not group.regexes[new]:
-                if beat is not None and beat.regex_error is not None:
-                    raise BeatRefused(
+                if heartbeat is not None and heartbeat.regex_error is not None:
+                    raise HeartbeatRefused(
                         ErrorCode.INVALID_REGULAR_EXPRESSION,
-                        f"SubscribedTopicRegex `{new}` is not a valid regular expression: {beat.regex_error}.",
+                        f"SubscribedTopicRegex `{new}` is not a valid regular expression: {heartbeat.regex_error}.",
                     )
                 is_new = True
             elif new in group.resolved:
@@ -92,9 +92,9 @@ class Regexes:
         subscribed.update({old: -1} if old and old != new and group.regexes[old] else {})
         subscribed.update({new: 1} if new and old != new else {})
         regexes = [regex for regex, count in subscribed.items() if count > 0]
-        if beat is not None and self._is_due(group, regexes, is_new=is_new):
-            aftermath.append(
-                lambda stands: self._resolve(group.group_id, regexes, beat.may_describe) if stands else None
+        if heartbeat is not None and self._is_due(group, regexes, is_new=is_new):
+            on_written.append(
+                lambda stands: self._resolve(group.group_id, regexes, heartbeat.may_describe) if stands else None
             )
         return change
 

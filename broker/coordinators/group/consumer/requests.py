@@ -10,7 +10,7 @@ from broker.coordinators.group.modern.group import Assignment
 from protocol.errors import ErrorCode
 
 
-class Beat(NamedTuple):
+class ConsumerHeartbeat(NamedTuple):
     """ConsumerGroupHeartbeat: a member joins (epoch 0), is alive, or leaves (-1; -2: for a while). None where the
     request does not name a field: nothing has changed there."""
 
@@ -33,8 +33,8 @@ class Beat(NamedTuple):
     """Whether the client may see a topic: a regular expression matches no other topics."""
 
 
-class Beaten(NamedTuple):
-    """The answer to `Beat`."""
+class ConsumerHeartbeatAnswer(NamedTuple):
+    """The answer to `ConsumerHeartbeat`."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -57,4 +57,4 @@ class DescribedConsumerGroup(NamedTuple):
     """Each member with its target assignment."""
 
 
-BeatReply = Callable[[Beaten], None]
+ConsumerHeartbeatReply = Callable[[ConsumerHeartbeatAnswer], None]

@@ -8,13 +8,13 @@ last of them. The first member of a group has its partitions with its first hear
 from __future__ import annotations
 
 from broker.coordinators.group.modern.group import ModernGroup
-from broker.coordinators.group.modern.kinds import Surroundings
+from broker.coordinators.group.modern.kinds import Context
 
 
 class AssignmentTurns:
     """The turns of all groups of one kind in a partition."""
 
-    def __init__(self, around: Surroundings, interval: str) -> None:
+    def __init__(self, around: Context, interval: str) -> None:
         """``interval``: the name of the groups' config, in milliseconds."""
         self._around = around
         self._interval = interval

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from broker.coordinators.group.modern.group import GroupWithTargets, ModernMember
-from broker.coordinators.group.modern.kinds import Surroundings
+from broker.coordinators.group.modern.kinds import Context
 from broker.coordinators.group.modern.steps import Step, nobody
 from broker.coordinators.group.modern.timers import Deadline, MemberTimers
 from broker.coordinators.group.records import GroupResult
@@ -35,7 +35,7 @@ class MemberDeadlines(Generic[GroupT, MemberT]):
 
     def __init__(
         self,
-        around: Surroundings,
+        around: Context,
         *,
         gives_up: str,
         find: Callable[[str], GroupT | None],
@@ -74,7 +74,7 @@ class MemberDeadlines(Generic[GroupT, MemberT]):
             if self._timers.has(group_id, member_id, deadline):
                 return None  # a request that waited before this decision has set the deadline anew
             step = self._fence(group, [member], why)
-            return step._replace(aftermath=[*step.aftermath, removed]).result(nobody)
+            return step._replace(on_written=[*step.on_written, removed]).result(nobody)
 
         def removed(stands: bool) -> None:
             if not stands and not self._timers.has(group_id, member_id, deadline):

@@ -28,7 +28,7 @@ Resolve = Callable[[Sequence[str], Sequence[str], Callable[[Mapping[str, frozens
 each expression matches (None: the worker has failed). An expression that is none matches nothing."""
 
 
-class Surroundings(NamedTuple):
+class Context(NamedTuple):
     """What a state machine of groups is given."""
 
     groups: Mapping[str, ModernGroup]

@@ -12,7 +12,7 @@ from broker.coordinators.write_errors import client_error_of
 from protocol.errors import ErrorCode
 from protocol.records.group_metadata import GroupRecord
 
-Aftermath: TypeAlias = Callable[[bool], None]
+OnWritten: TypeAlias = Callable[[bool], None]
 """What is to be done once the records are replayed (True) or have failed (False).
 
 It is called with the outcome. If that is not known in time, the client has been answered with an error before, and the
@@ -24,20 +24,20 @@ class Step(NamedTuple):
     """The records of a request, and what follows from them."""
 
     records: list[GroupRecord]
-    aftermath: Sequence[Aftermath] = ()
+    on_written: Sequence[OnWritten] = ()
 
     def result(self, answer: Callable[[ErrorCode], None]) -> GroupResult | None:
         """What is to be written. ``answer`` gets NONE, or the client's error of a failed or late write; at once, if
         there is nothing to write."""
         if not self.records:
-            for after in self.aftermath:
+            for after in self.on_written:
                 after(True)
             answer(ErrorCode.NONE)
             return None
         answer_once = once(answer)
 
         def then(error: ErrorCode) -> None:
-            for after in self.aftermath:
+            for after in self.on_written:
                 after(error is ErrorCode.NONE)
             answer_once(client_error_of(error))
 

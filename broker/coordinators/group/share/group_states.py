@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from broker.coordinators.group.modern.group import NOTHING, Assignment
-from broker.coordinators.group.modern.kinds import Surroundings
+from broker.coordinators.group.modern.kinds import Context
 from broker.coordinators.group.records import GroupResult
 from broker.coordinators.group.share import records, states
 from broker.coordinators.group.share.group import NamedPartitions, SharedStates, ShareGroup, StateTopics
@@ -34,7 +34,7 @@ FIRST_OFFSET: Final = 0
 class ShareGroupStates:
     """Asks the share coordinator, and writes down what has become of it."""
 
-    def __init__(self, around: Surroundings, persister: Callable[[], SharePersister]) -> None:
+    def __init__(self, around: Context, persister: Callable[[], SharePersister]) -> None:
         self._around = around
         self._queues = around.queues
         self._topics = around.topics

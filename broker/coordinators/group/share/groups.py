@@ -16,10 +16,10 @@ from typing import Final
 
 from broker.coordinators.group.modern.assigning import AssignmentTurns
 from broker.coordinators.group.modern.group import LEAVES_EPOCH, NOTHING, Assignment, ModernGroup
-from broker.coordinators.group.modern.kinds import Surroundings
+from broker.coordinators.group.modern.kinds import Context
 from broker.coordinators.group.modern.steps import Step
 from broker.coordinators.group.modern.timers import Deadline, MemberTimers
-from broker.coordinators.group.modern.untold import UntoldAssignments
+from broker.coordinators.group.modern.unsent import UnsentAssignments
 from broker.coordinators.group.records import GroupResult
 from broker.coordinators.group.requests import Commit, ListedGroup
 from broker.coordinators.group.share import records, states
@@ -47,7 +47,7 @@ SHARE: Final = "share"
 class ShareGroups:
     """A `GroupsOfKind`."""
 
-    def __init__(self, around: Surroundings, persister: Callable[[], SharePersister]) -> None:
+    def __init__(self, around: Context, persister: Callable[[], SharePersister]) -> None:
         self._around = around
         self._queues = around.queues
         self._topics = around.topics
@@ -56,7 +56,7 @@ class ShareGroups:
         """The states of the groups at the share coordinator."""
         self._timers = MemberTimers(around.wheel, around.clock)
         self._turns = AssignmentTurns(around, "share.assignment.interval.ms")
-        self._untold = UntoldAssignments()
+        self._unsent = UnsentAssignments()
         self._checked: set[str] = set()
         """Groups whose topics have not changed since their hash was computed last."""
 
@@ -65,7 +65,7 @@ class ShareGroups:
     def loaded(self) -> None:
         """All records of the log are replayed: sessions begin now, and states of topics that are gone are forgotten."""
         for group in list(self._groups()):
-            self._untold.loaded(group.group_id, group.members)
+            self._unsent.loaded(group.group_id, group.members)
             for member_id in group.members:
                 self._begin_session(group.group_id, member_id)
             self.states.forget_topics(group)
@@ -79,7 +79,7 @@ class ShareGroups:
         if group_id not in self._around.groups:
             self._checked.discard(group_id)
             self._turns.forget(group_id)
-            self._untold.forget(group_id)
+            self._unsent.forget(group_id)
             self.states.forget(group_id)
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
@@ -189,9 +189,9 @@ class ShareGroups:
         if (updated.epoch, updated.assigned) != (member.epoch, member.assigned):
             found.append(records.current(group_id, updated))
         missing = self.states.begin(group, names, found)
-        is_untold = self._untold.is_untold(group_id, updated.member_id)
+        is_unsent = self._unsent.is_unsent(group_id, updated.member_id)
         has_assignment = (
-            is_untold
+            is_unsent
             or request.member_epoch == 0
             or request.subscribed_topics is not None
             or updated.assigned != member.assigned
@@ -217,7 +217,7 @@ class ShareGroups:
                 _refuse(reply, error, "the records of the group could not be written")
                 return
             if answer.assignment is not None:
-                self._untold.told(group_id, updated.member_id)
+                self._unsent.told(group_id, updated.member_id)
             reply(answer)
 
         self._checked.add(group_id)

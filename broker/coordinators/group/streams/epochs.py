@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from broker.coordinators.group.modern.refused import BeatRefused
+from broker.coordinators.group.modern.refused import HeartbeatRefused
 from broker.coordinators.group.streams.member import StreamsMember, Tasks
-from broker.coordinators.group.streams.requests import StreamsBeat
+from broker.coordinators.group.streams.requests import StreamsHeartbeat
 from broker.coordinators.group.streams.topology import Configured
 from protocol.errors import ErrorCode
 
 
-def check_epoch(member: StreamsMember, beat: StreamsBeat) -> None:
-    """Raises `BeatRefused` for an epoch that is not the member's. The epoch before is the member's, too, if it has only
-    tasks that it should have: the answer with its new epoch may be lost."""
-    received = beat.member_epoch
+def check_epoch(member: StreamsMember, heartbeat: StreamsHeartbeat) -> None:
+    """Raises `HeartbeatRefused` for an epoch that is not the member's.
+
+    The epoch before is valid, too, if the member has only tasks that it should have: the answer with its new epoch may
+    be lost.
+    """
+    received = heartbeat.member_epoch
     if received == member.epoch:
         return
     size = "greater"
     if received < member.epoch:
         size = "smaller"
-        has_only_assigned = beat.owned is not None and member.assigned.has_all_of(beat.owned)
+        has_only_assigned = heartbeat.owned is not None and member.assigned.has_all_of(heartbeat.owned)
         if received == member.previous_epoch and has_only_assigned:
             return
-    raise BeatRefused(
+    raise HeartbeatRefused(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The streams group member has a {size} member epoch ({received}) than the one known by the group coordinator "
         f"({member.epoch}). The member must abandon all its partitions and rejoin.",
@@ -29,17 +32,17 @@ def check_epoch(member: StreamsMember, beat: StreamsBeat) -> None:
 
 
 def check_tasks(configured: Configured, owned: Tasks | None) -> None:
-    """Raises `BeatRefused` for tasks that do not exist."""
+    """Raises `HeartbeatRefused` for tasks that do not exist."""
     for tasks in owned or ():
         for subtopology_id, partitions in tasks.items():
             subtopology = configured.subtopologies.get(subtopology_id)
             if subtopology is None:
-                raise BeatRefused(
+                raise HeartbeatRefused(
                     ErrorCode.INVALID_REQUEST, f"Subtopology {subtopology_id} does not exist in the topology."
                 )
             for partition in sorted(partitions):
                 if not 0 <= partition < subtopology.tasks:
-                    raise BeatRefused(
+                    raise HeartbeatRefused(
                         ErrorCode.INVALID_REQUEST,
                         f"Task {partition} for subtopology {subtopology_id} is invalid. Number of tasks for this "
                         f"subtopology: {subtopology.tasks}",

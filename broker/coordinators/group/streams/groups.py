@@ -22,10 +22,10 @@ from broker.coordinators.group.membership import Membership
 from broker.coordinators.group.modern.assigning import AssignmentTurns
 from broker.coordinators.group.modern.deadlines import MemberDeadlines
 from broker.coordinators.group.modern.group import ModernGroup
-from broker.coordinators.group.modern.kinds import Surroundings
-from broker.coordinators.group.modern.refused import BeatRefused, sender
-from broker.coordinators.group.modern.steps import Aftermath, Step, nobody
-from broker.coordinators.group.modern.untold import UntoldAssignments
+from broker.coordinators.group.modern.kinds import Context
+from broker.coordinators.group.modern.refused import HeartbeatRefused, sender
+from broker.coordinators.group.modern.steps import OnWritten, Step, nobody
+from broker.coordinators.group.modern.unsent import UnsentAssignments
 from broker.coordinators.group.records import GroupResult, group_tombstone
 from broker.coordinators.group.requests import NO_GENERATION, Commit, ListedGroup
 from broker.coordinators.group.streams import records as r
@@ -44,9 +44,9 @@ from broker.coordinators.group.streams.reports import Report, Reports
 from broker.coordinators.group.streams.requests import (
     DescribedStreamsGroup,
     DescribedStreamsMember,
-    StreamsBeat,
-    StreamsBeaten,
-    StreamsBeatReply,
+    StreamsHeartbeat,
+    StreamsHeartbeatAnswer,
+    StreamsHeartbeatReply,
 )
 from broker.coordinators.group.streams.statuses import (
     delayed,
@@ -75,7 +75,7 @@ JOINS: Final = 0
 class StreamsGroups:
     """A `GroupsOfKind` for the streams groups of a partition."""
 
-    def __init__(self, around: Surroundings, classic: Membership) -> None:
+    def __init__(self, around: Context, classic: Membership) -> None:
         self._around = around
         self._classic = classic
         self._deadlines: MemberDeadlines[StreamsGroup, StreamsMember] = MemberDeadlines(
@@ -84,7 +84,7 @@ class StreamsGroups:
         self._configured: dict[str, tuple[Topology, Configured]] = {}
         """Topologies, each with what follows from the topics as they were when they changed last."""
         self._turns = AssignmentTurns(around, "streams.assignment.interval.ms")
-        self._untold = UntoldAssignments()
+        self._unsent = UnsentAssignments()
         self._delays: dict[str, Alarm] = {}
         """Groups whose first assignment waits for more members."""
         self._shutdowns: dict[str, str] = {}
@@ -102,7 +102,7 @@ class StreamsGroups:
     def loaded(self) -> None:
         """All records of the log are replayed: sessions begin now."""
         for group in self._groups():
-            self._untold.loaded(group.group_id, group.members)
+            self._unsent.loaded(group.group_id, group.members)
             for member in group.members.values():
                 self._begin_session(group.group_id, member.member_id)
                 if member.is_revoking:
@@ -123,7 +123,7 @@ class StreamsGroups:
         if group is None:
             self._configured.pop(group_id, None)
             self._turns.forget(group_id)
-            self._untold.forget(group_id)
+            self._unsent.forget(group_id)
             self._endpoints.forget(group_id)
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
@@ -219,48 +219,48 @@ class StreamsGroups:
 
     # Heartbeats -------------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, beat: StreamsBeat, reply: StreamsBeatReply) -> GroupResult | None:
+    def heartbeat(self, heartbeat: StreamsHeartbeat, reply: StreamsHeartbeatReply) -> GroupResult | None:
         """Handle a StreamsGroupHeartbeat. To be called when no records of the group are in flight."""
         try:
-            step, answer = self._leave(beat) if beat.member_epoch < JOINS else self._beat(beat)
-        except BeatRefused as refused:
-            self._classic.keeps(beat.group_id)
-            reply(StreamsBeaten(error=refused.code, message=refused.message))
+            step, answer = self._leave(heartbeat) if heartbeat.member_epoch < JOINS else self._heartbeat(heartbeat)
+        except HeartbeatRefused as refused:
+            self._classic.keeps(heartbeat.group_id)
+            reply(StreamsHeartbeatAnswer(error=refused.code, message=refused.message))
             return None
         except InvalidTopology as invalid:
-            self._classic.keeps(beat.group_id)
-            reply(StreamsBeaten(error=ErrorCode.STREAMS_INVALID_TOPOLOGY, message=str(invalid)))
+            self._classic.keeps(heartbeat.group_id)
+            reply(StreamsHeartbeatAnswer(error=ErrorCode.STREAMS_INVALID_TOPOLOGY, message=str(invalid)))
             return None
 
         def answered(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
-                reply(StreamsBeaten(error=error))
+                reply(StreamsHeartbeatAnswer(error=error))
                 return
             if answer.tasks is not None:
-                self._untold.told(beat.group_id, answer.member_id)
+                self._unsent.told(heartbeat.group_id, answer.member_id)
             reply(answer)
 
         return step.result(answered)
 
-    def _beat(self, beat: StreamsBeat) -> tuple[Step, StreamsBeaten]:
-        group, records, aftermath = self._group_for(beat)
-        member, replaced = self._member_for(group, beat, records)
+    def _heartbeat(self, heartbeat: StreamsHeartbeat) -> tuple[Step, StreamsHeartbeatAnswer]:
+        group, records, on_written = self._group_for(heartbeat)
+        member, replaced = self._member_for(group, heartbeat, records)
         if replaced is not None and replaced.member_id != member.member_id:
-            aftermath.append(partial(self._reports.forget, group.group_id, replaced.member_id))
-        updated = _updated(member, beat)
+            on_written.append(partial(self._reports.forget, group.group_id, replaced.member_id))
+        updated = _updated(member, heartbeat)
         if updated != member:
             records.append(r.member_record(group.group_id, updated))
-        grows = updated != member and (beat.instance_id is None or _changes_assignment(member, updated))
-        topology = self._topology(group, beat, records)
+        grows = updated != member and (heartbeat.instance_id is None or _changes_assignment(member, updated))
+        topology = self._topology(group, heartbeat, records)
         statuses: list[Status] = []
         if group.topology is not None and updated.topology_epoch < group.topology.epoch:
             statuses.append(stale_topology(updated.topology_epoch, group.topology.epoch))
-        configured, hashed = self._look_at_topics(group, topology, aftermath)
+        configured, hashed = self._look_at_topics(group, topology, on_written)
         validated = topology.epoch if configured.is_ready else NO_EPOCH
         if configured.is_ready:
-            check_tasks(configured, beat.owned)
-        reported = self._reports.with_beat(beat, updated.member_id)
-        aftermath.append(partial(self._reports.keep, group.group_id, updated.member_id, reported))
+            check_tasks(configured, heartbeat.owned)
+        reported = self._reports.with_beat(heartbeat, updated.member_id)
+        on_written.append(partial(self._reports.keep, group.group_id, updated.member_id, reported))
         configs = self._assignment_configs(group.group_id)
         epoch = group.epoch
         if (
@@ -275,87 +275,87 @@ class StreamsGroups:
         if not group.members:
             self._delay(group.group_id)
         target = self._target(group, epoch, updated, replaced, configured, configs, reported, records, statuses)
-        reconciled = self._reconcile(group, updated, target, beat.owned, records, aftermath)
+        reconciled = self._reconcile(group, updated, target, heartbeat.owned, records, on_written)
         self._begin_session(group.group_id, updated.member_id)
-        if beat.shuts_down:
+        if heartbeat.shuts_down:
             self._shutdowns.setdefault(group.group_id, updated.member_id)
         if configured.problem is not None:
             statuses.append(configured.problem)
         if (asked_by := self._shutdowns.get(group.group_id)) is not None:
             statuses.append(shutdown(asked_by))
-        if beat.knows_missing_tags and (tags := missing_tags(configs, updated)):
+        if heartbeat.knows_missing_tags and (tags := missing_tags(configs, updated)):
             statuses.append(missing_client_tags(tags))
-        is_untold = self._untold.is_untold(group.group_id, reconciled.member_id)
+        is_unsent = self._unsent.is_unsent(group.group_id, reconciled.member_id)
         has_other_tasks = reconciled.assigned != member.assigned
         has_other_endpoint = replaced is None and reconciled.endpoint != member.endpoint
         endpoint_epoch, endpoints = self._endpoints.seen_by(
             group,
             reconciled,
             configured,
-            beat.endpoint_epoch,
-            is_changed=beat.member_epoch == JOINS or has_other_tasks or has_other_endpoint,
+            heartbeat.endpoint_epoch,
+            is_changed=heartbeat.member_epoch == JOINS or has_other_tasks or has_other_endpoint,
         )
-        answer = StreamsBeaten(
+        answer = StreamsHeartbeatAnswer(
             member_id=reconciled.member_id,
             member_epoch=reconciled.epoch,
             heartbeat_interval_ms=self._around.configs(group.group_id, "streams.heartbeat.interval.ms"),
             task_offset_interval_ms=self._around.configs(group.group_id, "streams.task.offset.interval.ms"),
             acceptable_recovery_lag=self._around.configs(group.group_id, "streams.acceptable.recovery.lag"),
             statuses=statuses,
-            tasks=reconciled.assigned if is_untold or beat.member_epoch == JOINS or has_other_tasks else None,
+            tasks=reconciled.assigned if is_unsent or heartbeat.member_epoch == JOINS or has_other_tasks else None,
             endpoint_epoch=endpoint_epoch,
             endpoints=endpoints,
             missing=configured.missing,
         )
-        return Step(records, aftermath), answer
+        return Step(records, on_written), answer
 
-    def _group_for(self, beat: StreamsBeat) -> tuple[StreamsGroup, list[GroupRecord], list[Aftermath]]:
+    def _group_for(self, heartbeat: StreamsHeartbeat) -> tuple[StreamsGroup, list[GroupRecord], list[OnWritten]]:
         """The group of a member that joins or is alive; a new group where it joins one that does not exist."""
-        group = self.find(beat.group_id)
+        group = self.find(heartbeat.group_id)
         if group is not None:
-            self._check_room(group, beat)
+            self._check_room(group, heartbeat)
             return group, [], []
-        if beat.group_id in self._around.groups:
-            raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a streams group.")
-        classic = self._classic.find(beat.group_id)
-        if classic is None and beat.member_epoch != JOINS:
-            raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {beat.group_id} not found.")
+        if heartbeat.group_id in self._around.groups:
+            raise HeartbeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {heartbeat.group_id} is not a streams group.")
+        classic = self._classic.find(heartbeat.group_id)
+        if classic is None and heartbeat.member_epoch != JOINS:
+            raise HeartbeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {heartbeat.group_id} not found.")
         if classic is None:
-            return StreamsGroup(beat.group_id), [], []
-        if classic.members or beat.member_epoch != JOINS:
-            raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a streams group.")
-        after = self._classic.hands_over(beat.group_id)
-        return StreamsGroup(beat.group_id), [group_tombstone(beat.group_id)], [after]
+            return StreamsGroup(heartbeat.group_id), [], []
+        if classic.members or heartbeat.member_epoch != JOINS:
+            raise HeartbeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {heartbeat.group_id} is not a streams group.")
+        after = self._classic.hands_over(heartbeat.group_id)
+        return StreamsGroup(heartbeat.group_id), [group_tombstone(heartbeat.group_id)], [after]
 
-    def _check_room(self, group: StreamsGroup, beat: StreamsBeat) -> None:
-        """Raises `BeatRefused` for one member too many."""
+    def _check_room(self, group: StreamsGroup, heartbeat: StreamsHeartbeat) -> None:
+        """Raises `HeartbeatRefused` for one member too many."""
         most = self._around.settings.streams_max_size
-        is_known = beat.member_id in group.members or beat.instance_id in group.members_by_instance
-        if beat.member_epoch == JOINS and not is_known and group.member_count >= most:
-            raise BeatRefused(
+        is_known = heartbeat.member_id in group.members or heartbeat.instance_id in group.members_by_instance
+        if heartbeat.member_epoch == JOINS and not is_known and group.member_count >= most:
+            raise HeartbeatRefused(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The streams group has reached its maximum capacity of {most} members.",
             )
 
     def _member_for(
-        self, group: StreamsGroup, beat: StreamsBeat, records: list[GroupRecord]
+        self, group: StreamsGroup, heartbeat: StreamsHeartbeat, records: list[GroupRecord]
     ) -> tuple[StreamsMember, StreamsMember | None]:
         """The member that sends the heartbeat, new or known, and the static member whose place it takes."""
-        joins = beat.member_epoch == JOINS
+        joins = heartbeat.member_epoch == JOINS
         if not joins:
-            member = sender(group, beat.member_id, beat.instance_id)
-            check_epoch(member, beat)
+            member = sender(group, heartbeat.member_id, heartbeat.instance_id)
+            check_epoch(member, heartbeat)
             return member, None
-        static = group.static_member(beat.instance_id)
+        static = group.static_member(heartbeat.instance_id)
         if static is None:
-            return group.members.get(beat.member_id) or StreamsMember(member_id=beat.member_id), None
+            return group.members.get(heartbeat.member_id) or StreamsMember(member_id=heartbeat.member_id), None
         if static.epoch != LEFT_FOR_A_WHILE:
-            raise BeatRefused(
+            raise HeartbeatRefused(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
-                f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the "
-                f"instance id is owned by {static.member_id} member.",
+                f"Static member {heartbeat.member_id} with instance id {heartbeat.instance_id} cannot join the group "
+                f"because the instance id is owned by {static.member_id} member.",
             )
-        new = dataclasses.replace(static, member_id=beat.member_id, epoch=0, previous_epoch=0)
+        new = dataclasses.replace(static, member_id=heartbeat.member_id, epoch=0, previous_epoch=0)
         records += r.removal(group.group_id, static.member_id)
         records.append(r.member_record(group.group_id, new))
         records.append(r.target_record(group.group_id, new.member_id, group.target(static.member_id)))
@@ -363,21 +363,21 @@ class StreamsGroups:
         self._around.events.member_fenced(group.group_id, static.instance_id or "", static.member_id)
         return new, static
 
-    def _topology(self, group: StreamsGroup, beat: StreamsBeat, records: list[GroupRecord]) -> Topology:
+    def _topology(self, group: StreamsGroup, heartbeat: StreamsHeartbeat, records: list[GroupRecord]) -> Topology:
         """The group's topology: that of its first member."""
         if group.topology is None:
-            if beat.topology is None:
+            if heartbeat.topology is None:
                 # The log of a broker that was cut off: the client comes again with its topology.
-                raise BeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, "The group has lost its topology. Join it again.")
-            records.append(r.topology_record(group.group_id, beat.topology))
-            return beat.topology
-        is_new = beat.topology is not None and group.topology.epoch <= beat.topology.epoch
-        if is_new and beat.topology is not None and not group.topology.same(beat.topology):
-            raise BeatRefused(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+                raise HeartbeatRefused(ErrorCode.UNKNOWN_MEMBER_ID, "The group has lost its topology. Join it again.")
+            records.append(r.topology_record(group.group_id, heartbeat.topology))
+            return heartbeat.topology
+        is_new = heartbeat.topology is not None and group.topology.epoch <= heartbeat.topology.epoch
+        if is_new and heartbeat.topology is not None and not group.topology.same(heartbeat.topology):
+            raise HeartbeatRefused(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
         return group.topology
 
     def _look_at_topics(
-        self, group: StreamsGroup, topology: Topology, aftermath: list[Aftermath]
+        self, group: StreamsGroup, topology: Topology, on_written: list[OnWritten]
     ) -> tuple[Configured, int]:
         """The topology against the topics of the cluster, and the hash of these topics."""
         known = self._configured.get(group.group_id)
@@ -398,7 +398,7 @@ class StreamsGroups:
             if stands and self._around.topics.version == version and known is not None and known.topology == topology:
                 self._configured[group.group_id] = known.topology, configured
 
-        aftermath.append(after)
+        on_written.append(after)
         return configured, hashed
 
     # Assignments ------------------------------------------------------------------------------------------------------
@@ -427,9 +427,9 @@ class StreamsGroups:
             group = self.find(group_id)
             if group is None or not group.members or group.topology is None or group.epoch <= group.assignment_epoch:
                 return None
-            aftermath: list[Aftermath] = []
+            on_written: list[OnWritten] = []
             try:
-                configured, _ = self._look_at_topics(group, group.topology, aftermath)
+                configured, _ = self._look_at_topics(group, group.topology, on_written)
             except InvalidTopology:
                 return None
             configs = self._assignment_configs(group_id)
@@ -443,7 +443,7 @@ class StreamsGroups:
                 offsets_of=self._reports.offsets_in(group_id, {}),
                 now_ms=self._around.clock.now_ms(),
             )
-            return Step(records, aftermath).result(nobody)
+            return Step(records, on_written).result(nobody)
 
         self._around.queues.decide_unasked(group_id, decision)
 
@@ -489,21 +489,21 @@ class StreamsGroups:
         target: Target,
         owned: Tasks | None,
         records: list[GroupRecord],
-        aftermath: list[Aftermath],
+        on_written: list[OnWritten],
     ) -> StreamsMember:
         if member.is_at(target.epoch):
             return member
         try:
             stepped = next_step(member, target, group, owned)
         except UnknownState:
-            raise BeatRefused(
+            raise HeartbeatRefused(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
             ) from None
         if stepped == member:
             return member
         records.append(r.current_record(group.group_id, stepped))
-        aftermath.append(partial(self._deadlines.watch_revocation, group.group_id, stepped))
+        on_written.append(partial(self._deadlines.watch_revocation, group.group_id, stepped))
         return stepped
 
     # Timers -----------------------------------------------------------------------------------------------------------
@@ -515,17 +515,17 @@ class StreamsGroups:
 
     # Going ------------------------------------------------------------------------------------------------------------
 
-    def _leave(self, beat: StreamsBeat) -> tuple[Step, StreamsBeaten]:
-        group = self.find(beat.group_id)
+    def _leave(self, heartbeat: StreamsHeartbeat) -> tuple[Step, StreamsHeartbeatAnswer]:
+        group = self.find(heartbeat.group_id)
         if group is None:
-            exists = beat.group_id in self._around.groups or self._classic.find(beat.group_id) is not None
+            exists = heartbeat.group_id in self._around.groups or self._classic.find(heartbeat.group_id) is not None
             what = "is not a streams group" if exists else "not found"
-            raise BeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} {what}.")
-        if beat.shuts_down:
-            self._shutdowns.setdefault(beat.group_id, beat.member_id)
-        member = sender(group, beat.member_id, beat.instance_id)
-        answer = StreamsBeaten(member_id=beat.member_id, member_epoch=beat.member_epoch)
-        if beat.instance_id is not None and beat.member_epoch == LEFT_FOR_A_WHILE:
+            raise HeartbeatRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {heartbeat.group_id} {what}.")
+        if heartbeat.shuts_down:
+            self._shutdowns.setdefault(heartbeat.group_id, heartbeat.member_id)
+        member = sender(group, heartbeat.member_id, heartbeat.instance_id)
+        answer = StreamsHeartbeatAnswer(member_id=heartbeat.member_id, member_epoch=heartbeat.member_epoch)
+        if heartbeat.instance_id is not None and heartbeat.member_epoch == LEFT_FOR_A_WHILE:
             gone = dataclasses.replace(
                 member,
                 epoch=LEFT_FOR_A_WHILE,
@@ -558,22 +558,22 @@ class StreamsGroups:
         return (group for group in self._around.groups.values() if isinstance(group, StreamsGroup))
 
 
-def _updated(member: StreamsMember, beat: StreamsBeat) -> StreamsMember:
+def _updated(member: StreamsMember, heartbeat: StreamsHeartbeat) -> StreamsMember:
     """The member with what the heartbeat says of it."""
-    joins = beat.member_epoch == JOINS
+    joins = heartbeat.member_epoch == JOINS
     return dataclasses.replace(
         member,
-        instance_id=beat.instance_id if beat.instance_id is not None else member.instance_id,
-        rack_id=beat.rack_id if beat.rack_id is not None else member.rack_id,
+        instance_id=heartbeat.instance_id if heartbeat.instance_id is not None else member.instance_id,
+        rack_id=heartbeat.rack_id if heartbeat.rack_id is not None else member.rack_id,
         rebalance_timeout_ms=(
-            member.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms
+            member.rebalance_timeout_ms if heartbeat.rebalance_timeout_ms == -1 else heartbeat.rebalance_timeout_ms
         ),
-        topology_epoch=member.topology_epoch if beat.topology is None else beat.topology.epoch,
-        process_id=beat.process_id if beat.process_id is not None else member.process_id,
-        endpoint=beat.endpoint if joins or beat.endpoint is not None else member.endpoint,
-        tags=member.tags if beat.tags is None else beat.tags,
-        client_id=beat.client_id,
-        client_host=beat.client_host,
+        topology_epoch=member.topology_epoch if heartbeat.topology is None else heartbeat.topology.epoch,
+        process_id=heartbeat.process_id if heartbeat.process_id is not None else member.process_id,
+        endpoint=heartbeat.endpoint if joins or heartbeat.endpoint is not None else member.endpoint,
+        tags=member.tags if heartbeat.tags is None else heartbeat.tags,
+        client_id=heartbeat.client_id,
+        client_host=heartbeat.client_host,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from broker.coordinators.group.streams.assignor import NO_OFFSETS, TaskOffsets
-from broker.coordinators.group.streams.requests import StreamsBeat
+from broker.coordinators.group.streams.requests import StreamsHeartbeat
 
 
 class Report(NamedTuple):
@@ -30,12 +30,12 @@ class Reports:
         """What the member has told."""
         return self._reports.get((group_id, member_id), NO_REPORT)
 
-    def with_beat(self, beat: StreamsBeat, member_id: str) -> Report:
+    def with_beat(self, heartbeat: StreamsHeartbeat, member_id: str) -> Report:
         """What the member has told, with what the heartbeat tells."""
-        before = self.of(beat.group_id, member_id)
+        before = self.of(heartbeat.group_id, member_id)
         return Report(
-            before.offsets if beat.offsets is None else beat.offsets,
-            before.end_offsets if beat.end_offsets is None else beat.end_offsets,
+            before.offsets if heartbeat.offsets is None else heartbeat.offsets,
+            before.end_offsets if heartbeat.end_offsets is None else heartbeat.end_offsets,
         )
 
     def keep(self, group_id: str, member_id: str, report: Report, stands: bool) -> None:

@@ -11,7 +11,7 @@ from broker.coordinators.group.streams.topology import Configured, InternalTopic
 from protocol.errors import ErrorCode
 
 
-class StreamsBeat(NamedTuple):
+class StreamsHeartbeat(NamedTuple):
     """StreamsGroupHeartbeat: a member joins (epoch 0), is alive, or leaves (-1; -2: for a while). None where the
     request does not name a field: nothing has changed there."""
 
@@ -48,8 +48,8 @@ class EndpointPartitions(NamedTuple):
     standby: Sequence[tuple[str, Sequence[int]]]
 
 
-class StreamsBeaten(NamedTuple):
-    """The answer to `StreamsBeat`."""
+class StreamsHeartbeatAnswer(NamedTuple):
+    """The answer to `StreamsHeartbeat`."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -89,4 +89,4 @@ class DescribedStreamsGroup(NamedTuple):
     members: Sequence[DescribedStreamsMember]
 
 
-StreamsBeatReply = Callable[[StreamsBeaten], None]
+StreamsHeartbeatReply = Callable[[StreamsHeartbeatAnswer], None]

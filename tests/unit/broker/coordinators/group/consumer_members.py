@@ -7,7 +7,7 @@ anna.joins()
 assert anna.owned == {"orders": {0, 1, 2, 3}}
 """
 
-from broker.coordinators.group.consumer.requests import Beat
+from broker.coordinators.group.consumer.requests import ConsumerHeartbeat
 from protocol.errors import ErrorCode
 from tests.unit.broker.coordinators.group.harness import G, Reply
 
@@ -44,16 +44,16 @@ class Consumer:
             "client_host": "/127.0.0.1",
         } | changed
         reply = Reply()
-        self.groups.writer.append(self.groups.shard.consumer_heartbeat(Beat(**beat), reply))
+        self.groups.writer.append(self.groups.shard.consumer_heartbeat(ConsumerHeartbeat(**beat), reply))
         return reply
 
-    def takes(self, beaten):
+    def takes(self, response):
         """Remember what a heartbeat was answered."""
-        assert beaten.error is ErrorCode.NONE, beaten
-        self.epoch = beaten.member_epoch
-        if beaten.assignment is not None:
-            self.assigned = {topic_id: frozenset(parts) for topic_id, parts in beaten.assignment.items()}
-        return beaten
+        assert response.error is ErrorCode.NONE, response
+        self.epoch = response.member_epoch
+        if response.assignment is not None:
+            self.assigned = {topic_id: frozenset(parts) for topic_id, parts in response.assignment.items()}
+        return response
 
     def joins(self, **changed):
         """Join with a full request."""

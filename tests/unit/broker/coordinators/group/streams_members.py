@@ -8,7 +8,7 @@ assert anna.active == {"0": {0, 1, 2}}
 """
 
 from broker.coordinators.group.streams.member import NOTHING, Tasks
-from broker.coordinators.group.streams.requests import StreamsBeat
+from broker.coordinators.group.streams.requests import StreamsHeartbeat
 from broker.coordinators.group.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
 from protocol.errors import ErrorCode
 from tests.unit.broker.coordinators.group.harness import G, Reply
@@ -83,18 +83,18 @@ class Worker:
             "client_host": "/127.0.0.1",
         } | changed
         reply = Reply()
-        self.groups.writer.append(self.groups.shard.streams_heartbeat(StreamsBeat(**beat), reply))
+        self.groups.writer.append(self.groups.shard.streams_heartbeat(StreamsHeartbeat(**beat), reply))
         return reply
 
-    def takes(self, beaten):
+    def takes(self, response):
         """Remember what a heartbeat was answered."""
-        assert beaten.error is ErrorCode.NONE, beaten
-        self.epoch = beaten.member_epoch
-        if beaten.tasks is not None:
-            held = beaten.tasks
+        assert response.error is ErrorCode.NONE, response
+        self.epoch = response.member_epoch
+        if response.tasks is not None:
+            held = response.tasks
             active = {one: frozenset(partitions) for one, partitions in held.active.items()}
             self.tasks = Tasks(active, held.standby, held.warmup)
-        return beaten
+        return response
 
     def joins(self, **changed):
         """Join with a full request."""
@@ -121,6 +121,6 @@ def settle(*members):
     raise AssertionError(f"{members} never settle")
 
 
-def codes(beaten):
+def codes(response):
     """The names of the statuses in an answer."""
-    return [status.code.name for status in beaten.statuses]
+    return [status.code.name for status in response.statuses]

@@ -7,11 +7,11 @@ import os
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.coordinators.group.consumer.requests import Beat
+from broker.coordinators.group.consumer.requests import ConsumerHeartbeat
 from broker.coordinators.group.requests import TopicPartitionName
 from broker.coordinators.group.share.requests import NewOffsets, ShareHeartbeat
 from broker.coordinators.group.streams.member import NOTHING
-from broker.coordinators.group.streams.requests import StreamsBeat
+from broker.coordinators.group.streams.requests import StreamsHeartbeat
 from protocol.primitives import Malformed
 from protocol.records.group_metadata import (
     KEY_TYPES,
@@ -138,17 +138,17 @@ def ask_everything(groups, group_id):
     for member in MEMBERS:
         for epoch in (0, 1, -1):
             reply = Reply()
-            beat = Beat(group_id, member, epoch, topics=["orders"], owned={}, rebalance_timeout_ms=60_000)
+            beat = ConsumerHeartbeat(group_id, member, epoch, topics=["orders"], owned={}, rebalance_timeout_ms=60_000)
             writer.append(shard.consumer_heartbeat(beat, reply))
             assert reply.answer
             assert share_heartbeat(groups, group_id, member, epoch, ["orders"]).answer
             streamed = Reply()
             topology = None if epoch else WORD_COUNT
-            beat = StreamsBeat(group_id, member, epoch, topology=topology, owned=NOTHING, process_id="here")
+            beat = StreamsHeartbeat(group_id, member, epoch, topology=topology, owned=NOTHING, process_id="here")
             writer.append(shard.streams_heartbeat(beat, streamed))
             assert streamed.answer
     regex = Reply()
-    writer.append(shard.consumer_heartbeat(Beat(group_id, "carl", 0, regex="o.*", owned={}), regex))
+    writer.append(shard.consumer_heartbeat(ConsumerHeartbeat(group_id, "carl", 0, regex="o.*", owned={}), regex))
     assert regex.answer
     groups.member("dora", group_id=group_id).asks_to_join()
     groups.commit(3, group_id=group_id)
