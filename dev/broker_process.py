@@ -18,10 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-PACKAGES = Path(os.environ.get("OTTLA_TEST_PACKAGES", REPOSITORY))
-"""The directory with the packages of the broker under test: the checkout, or packages with a compiled hot path (`make
-test-compiled`)."""
+from dev.repository import PACKAGES
+
 READY = re.compile(r"^ready listeners=(?P<listeners>\S+) node\.id=(?P<node_id>\d+) cluster\.id=(?P<cluster_id>\S+)$")
 ADDRESS = re.compile(r"//(?P<host>[^:/,]*|\[[^\]]+\]):(?P<port>\d+)")
 METRICS = re.compile(r"metrics at http://\S+:(?P<port>\d+)/metrics")
@@ -255,15 +253,3 @@ def _first_port(process_id: int) -> int:
 RETENTION_COMES_LATER = {"log.initial.task.delay.ms": "86400000"}
 """A setting for brokers that tests share: otherwise retention would delete, 30 s after the start, the records that
 tests date back to 2023."""
-
-
-def broker_for_tests(
-    directory: Path, *, settings: Mapping[str, str] | None = None, port: int | None = None
-) -> BrokerProcess:
-    """Our broker, or Apache Kafka if `OTTLA_TEST_KAFKA_LIBS` names the directory of its jars."""
-    chosen = port_below_client_ports() if port is None else port
-    if libraries := os.environ.get("OTTLA_TEST_KAFKA_LIBS"):
-        from dev.apache_kafka import ApacheKafka
-
-        return ApacheKafka(directory, settings=settings, port=chosen, libraries=libraries)
-    return BrokerProcess(directory, settings=settings, port=chosen)

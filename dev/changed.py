@@ -17,8 +17,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dev.broker_process import REPOSITORY
 from dev.imports import PACKAGES, imports_of, reached
+from dev.repository import REPOSITORY
 
 BASE = ".ci/base"
 UNCHANGED = 3

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from dev.broker_process import REPOSITORY
 from dev.maven import one_at_a_time
+from dev.repository import REPOSITORY
 
 ARCHIVES: Final = REPOSITORY / ".kafka" / "classes"
 QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")

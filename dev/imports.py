@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 
 PACKAGES: Final = (
     *("broker", "protocol", "storage", "config", "pipeline", "pyspark_ottla", "ottla"),

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from dev.broker_process import REPOSITORY
 from dev.maven import NoJars, fetch
+from dev.repository import REPOSITORY
 
 NEWEST: Final = "4.4.0"
 BEFORE: Final = "4.3.1"

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import yaml
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from dev.waiting import until
 
 CONFIGURATION = REPOSITORY / "docker" / "prometheus"

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from dev.broker_process import REPOSITORY
 from dev.maven import checked, fetch
+from dev.repository import REPOSITORY
 
 SPARK_VERSION: Final = "4.2.0"
 DIRECTORY: Final = REPOSITORY / ".spark" / SPARK_VERSION

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from dev.broker_process import REPOSITORY
 from dev.maven import checked, fetch
+from dev.repository import REPOSITORY
 
 DELTA_VERSION: Final = "4.4.0"
 DIRECTORY: Final = REPOSITORY / ".spark" / f"delta-{DELTA_VERSION}"

@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from dev.broker_process import PACKAGES, REPOSITORY
+from dev.repository import PACKAGES, REPOSITORY
 
 # An example takes as long as a busy machine needs: a deadline of its own would fail tests by chance.
 hypothesis.settings.register_profile("patient", deadline=None)

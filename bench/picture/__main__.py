@@ -16,8 +16,9 @@ from bench.picture.drawing import Run, draw
 from bench.picture.load import Load
 from bench.picture.panels import Shown, shown
 from boards.all_boards import BOARDS
-from dev.broker_process import REPOSITORY, BrokerProcess, port_below_client_ports
+from dev.broker_process import BrokerProcess, port_below_client_ports
 from dev.prometheus import Prometheus, configuration_for
+from dev.repository import REPOSITORY
 from tests.interop.programs import Missing, prometheus
 
 PICTURES: Final = REPOSITORY / "docs" / "pictures"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench.side_by_side.page import BREAK, number
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 
 WRITTEN: Final = re.compile(r"^written: (.+\.json)$", re.MULTILINE)
 LIMIT_S: Final = 3600

@@ -18,7 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.broker_process import BrokerProcess
+from dev.repository import REPOSITORY
 from pipeline.archive.archive import Archive
 from pipeline.archive.manifest import read_manifest
 from pipeline.archive.verification import findings

@@ -20,7 +20,7 @@ from typing import Any, Final
 from confluent_kafka import Producer
 
 from dev.apache_kafka import ApacheKafka
-from dev.broker_process import broker_for_tests
+from dev.brokers import broker_for_tests
 from protocol.errors import ErrorCode
 from tests.crash.group_history import GroupHistory, differences_from_broker
 from tests.crash.group_trace import check_that_no_rebalance_waits

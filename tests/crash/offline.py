@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from tests.crash.promises import Promise, require
 
 _UNKNOWN_COMMAND: Final = 2

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 
 KILLS = 10
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.coordinators.group.consumer.group import ConsumerGroup
-from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
 from protocol.headers import decode_response
 from protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from tests.parity.connection import Connection

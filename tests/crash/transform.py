@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from dev.apache_kafka import ApacheKafka
-from dev.broker_process import broker_for_tests
+from dev.brokers import broker_for_tests
 from tests.crash.offline import verify
 from tests.crash.promises import Promise, require
 from tests.crash.run import TROUBLE

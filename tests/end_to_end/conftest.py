@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dev.broker_process import RETENTION_COMES_LATER, BrokerProcess, RunningBroker, broker_for_tests
+from dev.broker_process import RETENTION_COMES_LATER, BrokerProcess, RunningBroker
+from dev.brokers import broker_for_tests
 from tests.support.broker_logs import logs_of
 from tests.support.clients import CLIENTS, Client, Place, connect
 from tests.support.clients.member_process import MemberProcess

@@ -16,7 +16,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
 
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("OTTLA_TEST_BOOTSTRAP") or os.environ.get("OTTLA_TEST_KAFKA_LIBS")),

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from compiled.hot_path import HOT_PATH
-from dev.broker_process import PACKAGES, REPOSITORY
+from dev.repository import PACKAGES, REPOSITORY
 
 
 @pytest.mark.skipif(

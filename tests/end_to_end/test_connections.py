@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
 from dev.waiting import PATIENCE_S, until
 from protocol.headers import decode_response, encode_request
 from protocol.messages.produce import ProduceResponse

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from dev.broker_process import REPOSITORY, BrokerProcess, port_below_client_ports
+from dev.broker_process import BrokerProcess, port_below_client_ports
+from dev.repository import REPOSITORY
 from ottla.testing.control import Control
 from tests.support.clients import Record, connect, values
 

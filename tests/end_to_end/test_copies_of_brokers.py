@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from dev.waiting import until
 from ottla.testing import Broker, BrokerError, Snapshot
 from tests.support.clients import Place, Record, connect, values

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
 from tests.support.clients import Client, connect
 from tests.support.clients.aiokafka_member import UNKNOWN_TO_AIOKAFKA
 from tests.support.clients.members import Membership, SeenMember, places, wait_for, wait_until_shared

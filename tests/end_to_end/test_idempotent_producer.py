@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import BrokerProcess, broker_for_tests, port_below_client_ports
+from dev.broker_process import BrokerProcess, port_below_client_ports
+from dev.brokers import broker_for_tests
 from tests.support.clients import Client, Record, connect, values
 from tests.support.proxy import Exchange, FrameProxy
 

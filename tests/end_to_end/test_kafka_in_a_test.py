@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from dev.waiting import until
 from ottla.testing import Broker, BrokerError, NotInTime
 from protocol.messages.fetch import FetchRequest

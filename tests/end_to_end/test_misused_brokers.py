@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from dev.waiting import until
 from ottla.testing import Broker, BrokerError
 from tests.end_to_end.test_copies_of_brokers import directory_of

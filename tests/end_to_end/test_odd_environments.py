@@ -16,7 +16,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from kafka import KafkaConsumer, KafkaProducer
 
-from dev.broker_process import PACKAGES, REPOSITORY, BrokerDidNotStart, BrokerProcess, port_below_client_ports
+from dev.broker_process import BrokerDidNotStart, BrokerProcess, port_below_client_ports
+from dev.repository import PACKAGES, REPOSITORY
 from dev.waiting import until
 from protocol.messages.topics import CreateTopicsRequest
 from storage.batch.record_batch import Codec

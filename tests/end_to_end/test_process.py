@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.broker_process import BrokerProcess
+from dev.repository import REPOSITORY
 from tests.support.clients import Record, connect, values
 
 pytestmark = pytest.mark.skipif(

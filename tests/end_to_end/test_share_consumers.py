@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
 from dev.waiting import until
 from protocol.errors import ErrorCode
 from tests.support.clients import Client, Place, Record, connect

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
 from dev.waiting import until
 from tests.support.clients import connect
 from tests.support.clients.share_worker import JOB_S, Delivery, ShareWorker

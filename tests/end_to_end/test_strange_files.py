@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import REPOSITORY, BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
+from dev.repository import REPOSITORY
 from dev.waiting import until
 from protocol.errors import ErrorCode
 from tests.support.batches import produced, record

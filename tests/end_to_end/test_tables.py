@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
-from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
 from dev.waiting import until
 from tests.support.cleaner_processes import await_cleaned, segment_bases
 from tests.support.cleaning import table

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from tests.support.clients import connect
 from tests.support.small_disk import BrokerOnSmallDisk, NoSmallDisk
 

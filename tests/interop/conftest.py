@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from dev import kafka_jars
-from dev.broker_process import RETENTION_COMES_LATER, BrokerProcess, broker_for_tests
+from dev.broker_process import RETENTION_COMES_LATER, BrokerProcess
+from dev.brokers import broker_for_tests
 from tests.interop import programs
 from tests.interop.directories import SharedDirectory
 from tests.interop.directory_groups import GroupVisitor

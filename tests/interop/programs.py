@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from dev.broker_process import REPOSITORY
 from dev.class_archive import with_archive
 from dev.kafka_jars import KAFKA_VERSION, NoKafka, libraries
 from dev.maven import NoJars, one_at_a_time
 from dev.maven import fetch as fetch_jars
+from dev.repository import REPOSITORY
 from tests.support.archives import unpack
 
 INSTALL = Path(__file__).resolve().parent / "install"

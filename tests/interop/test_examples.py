@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import PACKAGES, REPOSITORY
+from dev.repository import PACKAGES, REPOSITORY
 from tests.interop import programs
 from tests.interop.conftest import installed
 

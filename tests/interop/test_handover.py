@@ -23,8 +23,9 @@ from confluent_kafka.admin import (
 )
 
 from dev.apache_kafka import ApacheKafka
-from dev.broker_process import REPOSITORY, BrokerProcess, port_below_client_ports
+from dev.broker_process import BrokerProcess, port_below_client_ports
 from dev.kafka_jars import BEFORE, KAFKA_VERSION, release_of
+from dev.repository import REPOSITORY
 from tests.interop import programs
 from tests.interop.clusters import CLUSTER, KafkaNode
 from tests.interop.conftest import FEW_INTERNAL_PARTITIONS, installed

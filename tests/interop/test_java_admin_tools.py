@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from tests.interop.java_tools import JavaTools
 from tests.support.clients import Client, Record
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
 from tests.interop import programs
 from tests.interop.conftest import installed
 from tests.interop.java_tools import JavaTools

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
 from dev.waiting import until
 from tests.interop import programs
 from tests.interop.conftest import installed

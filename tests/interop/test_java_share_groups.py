@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import RETENTION_COMES_LATER, BrokerProcess, broker_for_tests
+from dev.broker_process import RETENTION_COMES_LATER, BrokerProcess
+from dev.brokers import broker_for_tests
 from dev.waiting import until
 from tests.interop import programs
 from tests.interop.conftest import installed

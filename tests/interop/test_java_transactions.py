@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
 from protocol.messages.transactions import DescribeTransactionsRequest
 from tests.interop import programs
 from tests.interop.conftest import installed

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from dev.broker_process import BrokerProcess, broker_for_tests, port_below_client_ports
+from dev.broker_process import BrokerProcess, port_below_client_ports
+from dev.brokers import broker_for_tests
 from dev.waiting import until
 from tests.interop import programs
 from tests.interop.compaction import committed

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer
 
-from dev.broker_process import REPOSITORY, BrokerProcess, broker_for_tests, port_below_client_ports
+from dev.broker_process import BrokerProcess, port_below_client_ports
+from dev.brokers import broker_for_tests
+from dev.repository import REPOSITORY
 from tests.interop import programs
 from tests.interop.conftest import SUBJECTS, against_apache_kafka, installed
 from tests.interop.not_applicable import read_list

@@ -8,7 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from dev.broker_process import RETENTION_COMES_LATER, BrokerProcess, broker_for_tests
+from dev.broker_process import RETENTION_COMES_LATER, BrokerProcess
+from dev.brokers import broker_for_tests
 from dev.waiting import until
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.interop import programs

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
 from dev.waiting import until
 from protocol.errors import ErrorCode
 from protocol.headers import decode_response

@@ -24,8 +24,9 @@ from typing import Final
 from tqdm import tqdm
 
 from bench.checkout import name_of_this
-from dev.broker_process import PACKAGES, port_below_client_ports
+from dev.broker_process import port_below_client_ports
 from dev.maven import NoJars
+from dev.repository import PACKAGES
 from tests.kafka_own import jars, results, table
 from tests.kafka_own.results import Record, Result
 from tests.kafka_own.table import Entry, Use

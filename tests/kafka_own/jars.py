@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dev.broker_process import REPOSITORY
 from dev.kafka_jars import BEFORE
 from dev.maven import NoJars, fetch, one_at_a_time
+from dev.repository import REPOSITORY
 
 VERSION: Final = BEFORE
 """The newest Kafka whose tests are published."""

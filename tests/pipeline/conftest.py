@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dev import spark_connector
-from dev.broker_process import REPOSITORY, RETENTION_COMES_LATER, BrokerProcess
+from dev.broker_process import RETENTION_COMES_LATER, BrokerProcess
 from dev.maven import NoJars
+from dev.repository import REPOSITORY
 from pipeline.requirements import Missing, require_java, require_libraries
 from tests.support.archives import unpack
 from tests.support.clients import Client, connect

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.broker_process import BrokerProcess
+from dev.repository import REPOSITORY
 from pipeline.archive.places import ARCHIVER, LOCK
 from pipeline.requirements import Missing, require_java
 from tests.pipeline.restore.archiving import NAME, archive

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import BrokerProcess, broker_for_tests
+from dev.broker_process import BrokerProcess
+from dev.brokers import broker_for_tests
 from dev.waiting import until
 from pipeline.archive.archive import Archive
 from pipeline.archive.verification import findings

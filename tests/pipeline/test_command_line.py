@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from pipeline import requirements
 from pipeline.requirements import Missing
 from tests.support.pipeline_commands import JAVAS_OWN

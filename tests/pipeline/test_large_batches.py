@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from pipeline.archive.archive import Archive
 from storage.batch.record_batch import Codec
 from tests.pipeline.archive.archives import archive, compacted, source_of

@@ -12,7 +12,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.broker_process import BrokerProcess
+from dev.repository import REPOSITORY
 from dev.spark_home import linked_home
 from pipeline.archive.archive import Archive
 from tests.pipeline.archive.archives import seen_by_duckdb, seen_by_pyarrow

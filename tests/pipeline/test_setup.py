@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dev import pipeline_setup, spark_connector, spark_delta
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 
 
 def test_without_java_and_the_connector(tmp_path: Path) -> None:

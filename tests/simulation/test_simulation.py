@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 
 SEEDS = {"single-node": 80, "replicated": 30}
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 
 
 def calls(action: Callable[[], object]) -> int:

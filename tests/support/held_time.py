@@ -17,7 +17,8 @@ from typing import Any
 from broker.runtime.clock import Alarm
 from broker.server import command_line
 from broker.server.broker_server import BrokerServer
-from dev.broker_process import PACKAGES, REPOSITORY, BrokerProcess
+from dev.broker_process import BrokerProcess
+from dev.repository import PACKAGES, REPOSITORY
 from tests.support.broker import TURNS_TO_SETTLE
 
 PATIENCE_S = 60.0

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 from dev.apache_kafka import ApacheKafka
-from dev.broker_process import REPOSITORY, port_below_client_ports
+from dev.broker_process import port_below_client_ports
 from dev.kafka_jars import NoKafka
+from dev.repository import REPOSITORY
 
 VERSION = "1.0.1"
 DIRECTORY = REPOSITORY / ".kafka" / f"jmx-exporter-{VERSION}"

@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from dev.broker_process import REPOSITORY, BrokerProcess, port_below_client_ports
+from dev.broker_process import BrokerProcess, port_below_client_ports
+from dev.repository import REPOSITORY
 
 
 class NoSmallDisk(Exception):

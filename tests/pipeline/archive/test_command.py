@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.broker_process import BrokerProcess
+from dev.repository import REPOSITORY
 from pipeline.archive.archive import Archive
 from pipeline.broker import Broker, Commit
 from pipeline.reading.scan import Scan

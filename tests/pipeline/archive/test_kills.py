@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from pipeline.archive.archive import Archive
 from pipeline.archive.manifest import DELTA, PARQUET, TABLE_FORMATS
 from pipeline.archive.verification import findings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from pipeline.archive.archive import Archive
 from pipeline.archive.durable import Unwritable, make_directory
 from pipeline.archive.locking import as_archiver, changing

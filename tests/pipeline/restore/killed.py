@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from pipeline.__main__ import _parser
 from pipeline.errors import PipelineError
 from pipeline.restore.command import restore

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.broker_process import BrokerProcess
+from dev.repository import REPOSITORY
 from dev.waiting import until
 from pipeline.__main__ import main
 from tests.interop.directories import Visitor

@@ -18,7 +18,8 @@ import pytest
 
 from broker.tools import verify
 from config.log_config import LogConfig
-from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.broker_process import BrokerProcess
+from dev.repository import REPOSITORY
 from dev.spark_home import linked_home
 from dev.waiting import until
 from pipeline.archive.archive import Archive

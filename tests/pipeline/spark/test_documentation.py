@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.broker_process import BrokerProcess
+from dev.repository import REPOSITORY
 from pipeline.kafka_log.options import OptionError, read_options
 from tests.support.clients import Record, connect
 

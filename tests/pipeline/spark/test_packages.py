@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 
 pytest.importorskip("pyspark", reason="the pipeline's libraries are not here")
 

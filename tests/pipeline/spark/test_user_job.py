@@ -10,7 +10,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.broker_process import BrokerProcess
+from dev.repository import REPOSITORY
 from dev.spark_home import linked_home
 from pipeline.requirements import Missing, require_java
 from tests.support.clients import Record, connect

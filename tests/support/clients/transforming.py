@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from dev.broker_process import REPOSITORY, BrokerProcess
+from dev.broker_process import BrokerProcess
+from dev.repository import REPOSITORY
 from dev.waiting import until
 from tests.support.clients import COORDINATOR_NOT_YET, Committed, Place, Record, connect
 from tests.support.clients.transactions import FENCE, read

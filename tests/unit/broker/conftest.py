@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import PACKAGES, REPOSITORY
+from dev.repository import PACKAGES, REPOSITORY
 from dev.serving import assert_served
 from tests.support.broker import InProcessBroker, running_broker
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.broker_process import REPOSITORY
 from dev.changed import BASE, UNCHANGED, changes, main, used_by
+from dev.repository import REPOSITORY
 
 
 class Repository:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 
 pytestmark = pytest.mark.sources_only
 

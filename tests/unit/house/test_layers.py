@@ -2,12 +2,12 @@
 
 import pytest
 
-from dev.broker_process import REPOSITORY
 from dev.imports import circles, imports_of
+from dev.repository import REPOSITORY
 
 pytestmark = pytest.mark.sources_only
 
-PACKAGES = ("broker", "protocol", "storage", "config")
+PACKAGES = ("broker", "protocol", "storage", "config", "pipeline", "dev", "bench", "ottla", "boards", "compiled")
 ENTRIES = (
     *(
         "__init__.py",

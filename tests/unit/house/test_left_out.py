@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from compiled.hot_path import HOT_PATH
-from dev.broker_process import REPOSITORY
 from dev.imports import PACKAGES, imports_of, reached
+from dev.repository import REPOSITORY
 from tests.conftest import REACH_NOTHING_COMPILED, RUN_THE_SOURCES
 
 pytestmark = pytest.mark.sources_only

@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 
-from dev.broker_process import PORTS, REPOSITORY, port_below_client_ports
+from dev.broker_process import PORTS, port_below_client_ports
+from dev.repository import REPOSITORY
 
 LOOK = "from dev.broker_process import port_below_client_ports; print(port_below_client_ports(), flush=True); input()"
 

@@ -9,7 +9,7 @@ import pytest
 
 from bench.__main__ import CASES, OF_OUR_PROCESS
 from bench.side_by_side.catalogue import WORKLOADS
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 
 pytestmark = pytest.mark.sources_only
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 
 pytestmark = pytest.mark.sources_only
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dev.broker_process import PACKAGES, REPOSITORY
+from dev.repository import PACKAGES, REPOSITORY
 from protocol.codec import Malformed, Unencodable, decode, decoder, encode, encoder, source
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.network.pauses import PAUSE_RULES, Pause, names_of
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 
 HOME = REPOSITORY / "broker" / "network"
 CONNECTION = HOME / "connection.py"

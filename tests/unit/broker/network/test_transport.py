@@ -12,7 +12,7 @@ import pytest
 from broker.network.pauses import Pause
 from broker.network.transport import MORE_FOLLOWS, Bytes, Handshake, PlaintextTransport, Region
 from broker.request.session import Peer, Session
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from storage.files import FileRegion, FileSystem
 from tests.unit.broker.network.harness import Client, Network, frame, network, on_both_loops
 

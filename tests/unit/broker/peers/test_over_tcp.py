@@ -20,7 +20,7 @@ from broker.peers.stats import PeerStats
 from broker.runtime.backoff import Backoff
 from broker.runtime.clock import Clock, LoopClock
 from broker.runtime.manual_clock import ManualClock
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from dev.waiting import PATIENCE_S
 from protocol.codec import decode
 from protocol.headers import decode_request_header, frame_response

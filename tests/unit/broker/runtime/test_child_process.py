@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.runtime.child_process import ChildEnded, ChildProcess
-from dev.broker_process import REPOSITORY
+from dev.repository import REPOSITORY
 from dev.waiting import until
 
 CHILD = "tests.support.children"

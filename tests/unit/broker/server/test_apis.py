@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from broker.server.apis import APIS, Api
-from dev.broker_process import PACKAGES
+from dev.repository import PACKAGES
 from protocol.api_keys import ASKED_CONTROLLERS, ApiKey
 from protocol.schema import request_class
 from tests.support.broker import InProcessBroker
