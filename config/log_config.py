@@ -1,6 +1,6 @@
 """The settings of one topic's log: the topic's own configs, over the broker's values."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -125,11 +125,6 @@ OUR_TOPIC_SETTINGS: Final[Mapping[str, str]] = {
 def topic_setting(key: str) -> Declaration | None:
     """The topic setting of this name, internal or not; None if there is none."""
     return TOPIC_SETTINGS.get(key) or INTERNAL_TOPIC_SETTINGS.get(key)
-
-
-def topic_config_names() -> Iterable[str]:
-    """Kafka's names of the topic settings, in alphabetical order."""
-    return TOPIC_SETTINGS.keys()
 
 
 def validate_topic_overrides(overrides: Mapping[str, str | None], defaults: LogConfig | None = None) -> LogConfig:

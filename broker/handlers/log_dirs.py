@@ -33,8 +33,6 @@ Result = DescribeLogDirsResponse.Result
 TopicAnswer = DescribeLogDirsResponse.Result.Topic
 Answer = DescribeLogDirsResponse.Result.Topic.Partition
 
-ERROR_SINCE_VERSION = 3
-
 
 class Described(NamedTuple):
     """A log in a directory, as DescribeLogDirs tells it."""

@@ -32,11 +32,6 @@ def endpoint_of(image: MetadataImage, broker_id: int, listener: str) -> Endpoint
     return None if broker is None else _endpoint(broker, listener)
 
 
-def alive_brokers(image: MetadataImage, listener: str) -> list[ListedBroker]:
-    """The brokers that are not fenced and have the listener, by ascending id."""
-    return [broker for broker in _listed(image.cluster, listener) if not broker.is_fenced]
-
-
 Placement = tuple[tuple[int, ...], tuple[bytes, ...]]
 """The brokers with a partition's replicas, and the log directory of each replica."""
 

@@ -259,12 +259,6 @@ class TransactionalIdAuthorizationFailed(Fault):
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-class InvalidProducerIdMapping(Fault):
-    """Transactional batches of more than one producer in one request."""
-
-    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-
-
 class UnacceptableCredential(Fault):
     """A SCRAM credential that no user may have."""
 
@@ -371,12 +365,6 @@ class InvalidRegistration(Fault):
     """A broker as the cluster can have none."""
 
     code = ErrorCode.INVALID_REGISTRATION
-
-
-class StaleBrokerEpoch(Fault):
-    """The broker has registered anew since, or is not registered."""
-
-    code = ErrorCode.STALE_BROKER_EPOCH
 
 
 class ControllerIdNotRegistered(Fault):

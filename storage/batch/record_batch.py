@@ -239,8 +239,3 @@ def computed_crc(buffer: Buffer, position: int, size: int) -> int:
 def increment_sequence(sequence: int, by: int) -> int:
     """The sequence number `by` records later: 0 follows 2**31 - 1."""
     return (sequence + by) & MAX_SEQUENCE
-
-
-def decrement_sequence(sequence: int, by: int) -> int:
-    """The sequence number `by` records earlier: 2**31 - 1 stands before 0."""
-    return (sequence - by) & MAX_SEQUENCE

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from broker.metadata.brokers import Brokers, BrokersOnListener, ListedBroker, alive_brokers, endpoint_of
+from broker.metadata.brokers import Brokers, BrokersOnListener, ListedBroker, endpoint_of
 from broker.metadata.cache import MetadataCache
 from broker.request.node import NO_NODE, Endpoint
 from protocol.records.cluster_metadata import BrokerRegistrationChangeRecord, FenceBrokerRecord, NoOpRecord
@@ -34,17 +34,6 @@ def test_an_endpoint_is_that_of_the_listener_whether_the_broker_is_fenced_or_not
     assert endpoint_of(image, 3, "INSIDE") == Endpoint("broker-3.example", 9_103)
     assert endpoint_of(image, 2, "OUTSIDE") is None
     assert endpoint_of(image, 4, "INSIDE") is None
-
-
-def test_alive_are_those_that_are_not_fenced_and_have_the_listener_by_their_ids() -> None:
-    image = image_of(*THREE)
-    inside = [
-        ListedBroker(1, "broker-1.example", 9_101, "r1", False),
-        ListedBroker(2, "broker-2.example", 9_102, None, False),
-    ]
-    assert alive_brokers(image, "INSIDE") == inside
-    assert alive_brokers(image, "OUTSIDE") == [ListedBroker(1, "broker-1.example", 9_201, "r1", False)]
-    assert alive_brokers(image, "PLAINTEXT") == []
 
 
 def test_a_listener_knows_its_brokers_and_their_directories() -> None:

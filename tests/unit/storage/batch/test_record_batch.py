@@ -13,7 +13,6 @@ from storage.batch.record_batch import (
     Codec,
     TimestampType,
     computed_crc,
-    decrement_sequence,
     header_struct,
     increment_sequence,
     read_header,
@@ -120,8 +119,6 @@ def test_sequences_wrap_behind_the_greatest_one() -> None:
     assert increment_sequence(MAX_SEQUENCE, 1) == 0
     assert increment_sequence(MAX_SEQUENCE - 1, 3) == 1
     assert increment_sequence(5, 2) == 7
-    assert decrement_sequence(0, 1) == MAX_SEQUENCE
-    assert decrement_sequence(7, 2) == 5
     wrapping = read_header(produced(4, producer_id=1, producer_epoch=0, base_sequence=MAX_SEQUENCE - 1))
     assert wrapping.last_sequence == 1
 
