@@ -32,8 +32,15 @@ class Feature(NamedTuple):
     """Empty: ``figure`` with `kafka_` before it."""
 
 
-def _cleaned(topic: str, words: str) -> Feature:
-    return Feature("cleaning", f"{topic}_mb_s", "Cleaning", words, "MB/s", True, f"{topic}_kafka_mb_s")
+CLASSIC: Final = "classic: 20 members form a group; one joins 200"
+NEWER: Final = "KIP-848: 20 members form a group; one joins 20"
+
+
+def _cleaned(topic: str, values: str) -> Feature:
+    return Feature(
+        "cleaning", f"{topic}_mb_s", "Cleaning", "compacted logs", f"MB/s, values of {values}", True,
+        f"{topic}_kafka_mb_s",
+    )  # fmt: skip
 
 
 FEATURES: Final = (
@@ -44,14 +51,14 @@ FEATURES: Final = (
     Feature("share-groups", "records_s", "Share groups", "three members accept by fetches", "records/s", True),
     Feature("share-groups", "cpu_s_million", "Share groups", "three members accept by fetches", "CPU µs/record", False),
     Feature("share-groups", "each_records_s", "Share groups", "they accept each record by itself", "records/s", True),
-    Feature("rebalances", "form_20_ms", "Groups", "classic, 20 members form a group", "ms", False),
-    Feature("rebalances", "join_200_ms", "Groups", "classic, one joins 200", "ms", False),
-    Feature("newer-rebalances", "form_20_ms", "Groups", "KIP-848, 20 members form a group", "ms", False),
-    Feature("newer-rebalances", "join_20_ms", "Groups", "KIP-848, one joins 20", "ms", False),
-    _cleaned("100-none", "values of 100 B"),
-    _cleaned("1000-none", "values of 1,000 B"),
-    _cleaned("1000-lz4", "values of 1,000 B, lz4"),
-    _cleaned("1000-zstd", "values of 1,000 B, zstd"),
+    Feature("rebalances", "form_20_ms", "Groups", CLASSIC, "ms to form", False),
+    Feature("rebalances", "join_200_ms", "Groups", CLASSIC, "ms to join", False),
+    Feature("newer-rebalances", "form_20_ms", "Groups", NEWER, "ms to form", False),
+    Feature("newer-rebalances", "join_20_ms", "Groups", NEWER, "ms to join", False),
+    _cleaned("100-none", "100 B"),
+    _cleaned("1000-none", "1,000 B"),
+    _cleaned("1000-lz4", "1,000 B, lz4"),
+    _cleaned("1000-zstd", "1,000 B, zstd"),
     Feature("replication-produce", "mb_s", "Replication", "two replicas, 16-KB batches", "MB/s", True),
     Feature(
         "replication-produce", "leader_cpu_s_100mb", "Replication", "two replicas, 16-KB batches",

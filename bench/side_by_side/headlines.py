@@ -29,7 +29,7 @@ HEADLINES: Final = (
     Headline("start", "first_answer_s", "Start of the process until its first answer, s"),
     Headline("start", "idle_mb", "Resident memory of the idle process, MB"),
 )
-"""The rows that users ask about first, also some with one request in flight, in which Apache Kafka is ahead."""
+"""The rows that users ask about first, also two with one request in flight, in which Apache Kafka is about as fast."""
 
 
 class Recorded(NamedTuple):
