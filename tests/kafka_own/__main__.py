@@ -3,7 +3,7 @@
 python -m tests.kafka_own                        all classes that have no results yet; prints the totals of all
 python -m tests.kafka_own --only TransactionsTest    the classes whose names end so, again (Class#test: one test)
 python -m tests.kafka_own --failed               the classes with tests that have failed, again
-python -m tests.kafka_own --unrecorded           the classes that outcomes.tsv has no line of, on whatever machine
+python -m tests.kafka_own --unrecorded           the classes that outcomes.tsv has no line of: not run, or with failures
 python -m tests.kafka_own --short                the choice for CI, all of it
 python -m tests.kafka_own --again                forget all results, and run everything
 """

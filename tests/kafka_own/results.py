@@ -1,7 +1,8 @@
 """What became of Kafka's tests, kept in a file so that a run goes on where another has stopped.
 
-`outcomes.tsv` beside this module has a line for each class: its passed, failed and skipped tests, and our commit on
-which they ran. It is part of the repository, so that a run may go on where another machine's has stopped.
+`outcomes.tsv` beside this module has a line for each class of which no test has failed: how many passed and were
+skipped, and our commit on which they ran. It is part of the repository, so that a run may go on where another machine's
+has stopped.
 """
 
 from __future__ import annotations
@@ -62,11 +63,10 @@ class Record:
 
 
 class Outcome(NamedTuple):
-    """How many tests of a class passed, failed and were skipped, and on which commit of ours."""
+    """How many tests of a class passed and were skipped, none failed, and on which commit of ours."""
 
     class_name: str
     passed: int
-    failed: int
     skipped: int
     commit: str
 
@@ -74,15 +74,19 @@ class Outcome(NamedTuple):
 def outcomes(path: Path = OUTCOMES) -> dict[str, Outcome]:
     """The last outcome of each class that was run, by the classes' names."""
     rows = [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
-    return {
-        name: Outcome(name, int(passed), int(failed), int(skipped), on) for name, passed, failed, skipped, on in rows
-    }
+    return {name: Outcome(name, int(passed), int(skipped), on) for name, passed, skipped, on in rows}
 
 
 def keep_outcome(found: Iterable[Result], class_name: str, commit: str, path: Path = OUTCOMES) -> None:
-    """Write the outcome of a class in place of its earlier one. The lines are in the order of the names."""
+    """Write the outcome of a class in place of its earlier one; a class with a failure has none.
+
+    The lines are in the order of the names.
+    """
     kinds = Counter(result.outcome.partition(" under ")[0] for result in found)
-    kept = {**outcomes(path), class_name: Outcome(class_name, kinds[PASSED], kinds[FAILED], kinds[LEFT_OUT], commit)}
+    kept = outcomes(path)
+    kept.pop(class_name, None)
+    if not kinds[FAILED]:
+        kept[class_name] = Outcome(class_name, kinds[PASSED], kinds[LEFT_OUT], commit)
     half = path.with_suffix(".part")
     half.write_text("".join("\t".join(map(str, kept[name])) + "\n" for name in sorted(kept)))
     half.replace(path)
