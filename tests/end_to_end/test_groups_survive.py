@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -13,6 +15,17 @@ from tests.support.clients import Client, Committed, Place, Record, connect
 from tests.support.clients.members import Membership, SeenMember, places, wait_for, wait_until_shared
 
 STOP: dict[str, Callable[[BrokerProcess], object]] = {"SIGTERM": lambda b: b.stop(), "SIGKILL": lambda b: b.kill()}
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def refused_sockets() -> Iterator[None]:
+    """kafka-python leaves sockets behind whose connection was refused: they are collected here, where nobody warns."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(params=list(STOP))
